@@ -1,0 +1,7 @@
+// Package bucket is the arithmetic of rate limiting: pure integer functions that say what a bucket grants, and their
+// twins in Lua, side by side. SPEC.md is its specification.
+//
+// It hides how a limit becomes ticks and credits, and how three families of algorithm keep their state. Its main types
+// are Limit, which exists only if it is valid, and State, one bucket's memory. It reads no clock and does no I/O: the
+// time is an argument, in microseconds since the Unix epoch.
+package bucket
