@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs every fuzz target of the module for FUZZTIME (default 30s) each.
+set -euo pipefail
+
+readonly go=${GO:-go}
+
+for package in $("$go" list ./...); do
+	for target in $("$go" test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+		printf 'fuzz: %s %s\n' "$package" "$target"
+		"$go" test -run='^$' -fuzz="^$target\$" -fuzztime="${FUZZTIME:-30s}" "$package"
+	done
+done
