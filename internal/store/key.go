@@ -1,18 +1,119 @@
 package store
 
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
 // Key names one bucket in every store: 128 bits of a keyed hash over a limit's identity and a request's values, so that
-// no two requests collide and nobody steers a slot. See Keyer.
+// no two requests collide and nobody steers a slot. The zero value is no bucket: a store that shares its buckets with
+// others answers Unavailable for it. See Keyer.
 type Key [16]byte
 
-// Keyer derives keys under a deployment's secret. Safe for concurrent use.
-type Keyer struct{}
+const (
+	// keyPrefix tells our keys from others in a shared Redis, and this layout of key and state from a later one.
+	keyPrefix = "rl1:"
+	// minSecret is the least length of a secret in bytes: as strong as the key cut from the hash.
+	minSecret = 16
+)
 
-// NewKeyer returns a keyer; the secret is 16 bytes or more.
-func NewKeyer(secret []byte) (*Keyer, error) { return &Keyer{}, nil }
+// KeyLen is the length in bytes of a key as Redis sees it: "rl1:" and 22 characters of base64url.
+const KeyLen = len(keyPrefix) + 22
 
-// Key returns the key of the limit with the given identity for these values: HMAC-SHA256, cut to 128 bits, over
-// length-prefixed bytes. It does not allocate.
-func (k *Keyer) Key(identity string, values []string) Key { return Key{} }
+// String returns the key as Redis sees it: "rl1:" and 22 characters of unpadded base64url, together KeyLen bytes. It
+// holds no brace, so that a cluster's slot is a hash over the whole of it.
+func (k Key) String() string { return string(k.Append(make([]byte, 0, KeyLen))) }
 
-// String returns the key as Redis sees it: a version prefix and base64url.
-func (k Key) String() string { return "" }
+// Append appends what String returns to dst.
+func (k Key) Append(dst []byte) []byte {
+	return base64.RawURLEncoding.AppendEncode(append(dst, keyPrefix...), k[:])
+}
+
+// Keyer derives keys under a deployment's secret. The zero value knows no secret yet and gives the zero Key, which no
+// store charges; Learn tells it one. Safe for concurrent use; it prints nothing of its secret.
+type Keyer struct{ pads atomic.Pointer[pads] }
+
+// pads are the two padded keys of HMAC (RFC 2104, section 2), a block of SHA-256 each.
+type pads struct{ inner, outer [sha256.BlockSize]byte }
+
+// NewKeyer returns a keyer that has learnt secret. The error is Learn's.
+func NewKeyer(secret []byte) (*Keyer, error) {
+	k := new(Keyer)
+	if err := k.Learn(secret); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Learn makes secret the one that keys are derived under from now on. It is 16 bytes or more, the same on every node;
+// another secret is another set of buckets. The slice is not kept. The error says how short the secret is, and then
+// nothing has changed.
+func (k *Keyer) Learn(secret []byte) error {
+	if len(secret) < minSecret {
+		return fmt.Errorf("key secret of %d bytes: must be at least %d", len(secret), minSecret)
+	}
+	if len(secret) > sha256.BlockSize {
+		sum := sha256.Sum256(secret)
+		secret = sum[:]
+	}
+	p := new(pads)
+	copy(p.inner[:], secret)
+	copy(p.outer[:], secret)
+	for i := range p.inner {
+		p.inner[i] ^= 0x36
+		p.outer[i] ^= 0x5c
+	}
+	k.pads.Store(p)
+	return nil
+}
+
+// Key returns the key of the limit with the given identity for these values: HMAC-SHA256, cut to 128 bits, over the
+// identity and each value in order, each preceded by its length as an unsigned varint. Bytes are taken as they are, of
+// any length. Before a secret is known it is the zero Key. It does not allocate.
+//
+// HMAC is spelt out because crypto/hmac allocates its two hashes a message; a test holds the two equal.
+func (k *Keyer) Key(identity string, values []string) Key {
+	p := k.pads.Load()
+	if p == nil {
+		return Key{}
+	}
+	h := sha256.New()
+	_, _ = h.Write(p.inner[:]) // a hash never errs
+	var buf [sha256.BlockSize]byte
+	n := 0
+	// One loop over identity and values, gathered into whole blocks: the hash is cheap, a call of it is not.
+	for i := -1; i < len(values); i++ {
+		s := identity
+		if i >= 0 {
+			s = values[i]
+		}
+		if n+binary.MaxVarintLen64 > len(buf) {
+			_, _ = h.Write(buf[:n])
+			n = 0
+		}
+		n += binary.PutUvarint(buf[n:], uint64(len(s)))
+		for {
+			c := copy(buf[n:], s)
+			n, s = n+c, s[c:]
+			if s == "" {
+				break
+			}
+			_, _ = h.Write(buf[:n])
+			n = 0
+		}
+	}
+	_, _ = h.Write(buf[:n])
+
+	var msg [sha256.BlockSize + sha256.Size]byte
+	copy(msg[:], p.outer[:])
+	h.Sum(msg[:sha256.BlockSize])
+	sum := sha256.Sum256(msg[:])
+	return Key(sum[:len(Key{})])
+}
+
+// Format writes a name in place of the secret, whatever the verb.
+func (*Keyer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "store.Keyer") }

@@ -87,6 +87,12 @@ type Decision struct {
 	Origin     Origin
 }
 
+// Unpaid returns the decision of a charge that could not be paid: Unavailable, allowed as its failure mode says. A nil
+// Policy is the zero one, which fails open.
+func Unpaid(c *Charge) Decision {
+	return Decision{Allowed: c.Policy == nil || c.Policy.OnFailure == bucket.FailOpen, Origin: Unavailable}
+}
+
 // Admitted reports whether a request passes: no enforced charge is refused, and no quota group is refused whole. An
 // Unavailable decision counts by its Allowed, which its giver sets by the charge's failure mode.
 func Admitted(charges []Charge, decisions []Decision) bool {
