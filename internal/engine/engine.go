@@ -2,7 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,10 +17,18 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
-// Snapshots gives the current rules. Current returns nil before the first were loaded.
+// The only errors of Decide and Explain: what cannot be decided at all. Everything else, however odd, is decided.
+var (
+	ErrNoRules       = errors.New("no rules loaded")
+	ErrEmptyDomain   = errors.New("domain is empty")
+	ErrNoDescriptors = errors.New("descriptor list is empty")
+)
+
+// Snapshots gives the current rules. Current returns nil before the first were loaded; it is called once a request, so
+// it must not block, and must be safe for concurrent use.
 type Snapshots interface{ Current() *rule.Snapshot }
 
-// Options configures New.
+// Options configures New. Snapshots, Store and Keyer must be given.
 type Options struct {
 	Snapshots   Snapshots
 	Store       store.Store
@@ -28,71 +40,116 @@ type Options struct {
 	Registerer  prometheus.Registerer // nil: no metrics
 	Logger      *slog.Logger          // nil: slog.Default()
 	Tracer      trace.Tracer          // nil: no spans
+
+	// Hold blocks for d, or until ctx ends and then returns its error. It stands in for the timer of answers held in
+	// queues where time is virtual; Drain does not wake it. nil means a timer.
+	Hold func(ctx context.Context, d time.Duration) error
 }
 
-// Engine decides. Safe for concurrent use.
-type Engine struct{}
+// Engine decides. Made by New only. Safe for concurrent use.
+type Engine struct {
+	snapshots   Snapshots
+	store       store.Store
+	keyer       *store.Keyer
+	shadow      bool
+	overrideMax uint32
+	tracer      trace.Tracer
+	log         sampledLog
+	queue       *queue
+	metrics     *metrics
+	plans       sync.Pool // of *plan
 
-// New returns an engine.
-func New(o Options) (*Engine, error) { return &Engine{}, nil }
-
-// Decide answers req into v, overwriting it whole. It always decides.
-// The error is ErrNoRules before the first snapshot, ErrEmptyDomain or ErrNoDescriptors; then v is meaningless.
-func (e *Engine) Decide(ctx context.Context, req *Request, v *Verdict) error { return nil }
-
-// Request is what a caller asks.
-type Request struct {
-	Domain      string
-	Descriptors []Descriptor
-	Hits        uint32 // hits_addend of the request; 0 means 1
+	viewed sync.Mutex // held while a view is made
+	view   atomic.Pointer[view]
 }
 
-// Descriptor is one descriptor of a request.
-type Descriptor struct {
-	Entries     []rule.Entry
-	Hits        uint64 // its own hits_addend, if HasHits: 0 is a peek
-	HasHits     bool
-	Refund      bool // is_negative_hits: Hits are given back
-	HasOverride bool
-	Override    Override
+// New returns an engine. The error says which option is missing, or what the registerer did not accept.
+func New(o Options) (*Engine, error) {
+	switch {
+	case o.Snapshots == nil:
+		return nil, errors.New("engine without snapshots")
+	case o.Store == nil:
+		return nil, errors.New("engine without a store")
+	case o.Keyer == nil:
+		return nil, errors.New("engine without a keyer")
+	}
+	if o.OverrideMax == 0 {
+		o.OverrideMax = bucket.MaxHits
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	e := &Engine{
+		snapshots:   o.Snapshots,
+		store:       o.Store,
+		keyer:       o.Keyer,
+		shadow:      o.Shadow,
+		overrideMax: o.OverrideMax,
+		tracer:      o.Tracer,
+		log:         sampledLog{logger: o.Logger},
+		queue:       newQueue(o),
+	}
+	e.plans.New = func() any { return new(plan) }
+	var err error
+	e.metrics, err = newMetrics(e, o.Registerer)
+	return e, err
 }
 
-// Override is a limit carried by a request (RateLimitOverride), as it came: not yet valid.
-type Override struct {
-	Requests      uint32
-	Unit          int32  // number of envoy.type.v3.RateLimitUnit, any value
-	Multiplier    uint32 // unit_multiplier, if HasMultiplier
-	HasMultiplier bool
+// Decide answers req into v, overwriting it whole. It always decides: a store that cannot be asked is a decision by each
+// limit's failure mode. The error is ErrEmptyDomain, ErrNoDescriptors, or ErrNoRules before the first snapshot; then v is
+// meaningless. It blocks as long as the store does (see store.Store), plus the delay of a queue (max_delay), which ends
+// early when ctx does.
+func (e *Engine) Decide(ctx context.Context, req *Request, v *Verdict) error {
+	rules, err := e.current(req)
+	if err != nil {
+		return err
+	}
+	ctx, p := e.plan(ctx, rules, req)
+	e.take(ctx, p)
+	e.verdict(p, v)
+	return e.done(ctx, p, v)
 }
 
-// Verdict is the answer to a Request. A caller may reuse one.
-type Verdict struct {
-	Over      bool     // the overall code
-	WouldDeny bool     // over but for --shadow
-	Envoy     bool     // the domain's profile is envoy
-	Statuses  []Status // one a descriptor, in order
-	Nearest   int      // index of the status nearest to or over its edge, which headers speak of; -1 if no limit applies
+// Drain answers everyone who waits in a queue at once, and lets nobody wait from now on: what would have to is refused.
+// It does not block, and may be called more than once.
+func (e *Engine) Drain() { e.queue.drain() }
+
+// current returns the view to decide req under, or why none can.
+func (e *Engine) current(req *Request) (*view, error) {
+	switch {
+	case req.Domain == "":
+		return nil, ErrEmptyDomain
+	case len(req.Descriptors) == 0:
+		return nil, ErrNoDescriptors
+	}
+	v := e.latest()
+	if v == nil {
+		return nil, ErrNoRules
+	}
+	return v, nil
 }
 
-// Status is the answer for one descriptor.
-type Status struct {
-	Over       bool
-	Rule       *rule.Rule    // nil: unmatched
-	Path       string        // the rule's metric path, or the entries' keys for an override without a rule
-	HasLimit   bool          // whether a limit applies, and the next fields tell its numbers
-	Name       string        // the limit's name, "" if it has none
-	Requests   uint32        // requests_per_unit
-	Unit       bucket.Unit   //
-	Multiplier uint32        // at least 1
-	Quota      int64         // what the limit grants at one instant: burst for the credit family, else requests
-	Window     time.Duration // over which Quota comes back: burst ÷ rate for the credit family, else the period
-	Unlimited  bool          // answered without a limit; Remaining is bucket.MaxHits
-	Shadow     bool          // of a shadow rule: never Over, never Nearest
-	InQuota    bool          // of a quota_mode rule
-	Unpaid     bool          // no store could be asked; decided by the failure mode
-	Remaining  uint32
-	Reset      time.Duration // the wait when Over, else until full or the window's end
-	RetryAfter time.Duration // when Over: the wait; bucket.Never: no wait helps
-	Hits       uint64        // hits this descriptor asked for
-	Origin     store.Origin
+// latest returns the view of the current snapshot, made by the first who needs it; nil before there is one.
+func (e *Engine) latest() *view {
+	s := e.snapshots.Current()
+	if s == nil {
+		return nil
+	}
+	if v := e.view.Load(); v != nil && v.snapshot == s {
+		return v
+	}
+	e.viewed.Lock()
+	defer e.viewed.Unlock()
+	// Read again: a caller who stood at the lock with an older snapshot must not bring it back.
+	s = e.snapshots.Current()
+	old := e.view.Load()
+	if old != nil && old.snapshot == s {
+		return old
+	}
+	v := newView(s, old)
+	e.view.Store(v)
+	return v
 }
+
+// clampHits brings a store's count of hits into the width of Envoy's limit_remaining.
+func clampHits(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
