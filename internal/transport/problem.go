@@ -1,0 +1,53 @@
+package transport
+
+import (
+	"strconv"
+
+	"github.com/ratelimitd/ratelimitd/internal/engine"
+)
+
+// Problem types of draft-ietf-httpapi-ratelimit-headers-11, section 8, to be registered when it is approved.
+const (
+	problemQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	problemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	problemContentType     = "application/problem+json"
+)
+
+// maxProblem bounds the bytes of a body.
+const maxProblem = 512
+
+// appendProblem appends the body of a denial by s as problem+json (RFC 9457); s is nil if no limit refused it. The
+// names in it are ours, so it holds nothing that a caller sent.
+func appendProblem(b []byte, s *engine.Status) []byte {
+	kind, title := problemQuotaExceeded, "Quota Exceeded"
+	if s != nil && s.Unpaid {
+		kind, title = problemReducedCapacity, "Temporary Reduced Capacity"
+	}
+	b = append(b, `{"type":"`...)
+	b = append(b, kind...)
+	b = append(b, `","title":"`...)
+	b = append(b, title...)
+	b = append(b, `","status":429`...)
+	if s == nil {
+		return append(b, '}')
+	}
+	// Quoting of printable ASCII is the same in Go and in JSON.
+	name := policyName(limitLabel(s))
+	if !s.Unpaid {
+		b = append(b, `,"detail":"Allowed are `...)
+		b = strconv.AppendUint(b, uint64(s.Requests), 10)
+		b = append(b, " requests per "...)
+		if s.Multiplier > 1 {
+			b = strconv.AppendUint(b, uint64(s.Multiplier), 10)
+			b = append(b, ' ')
+		}
+		b = append(b, s.Unit.String()...)
+		if s.Multiplier > 1 {
+			b = append(b, 's')
+		}
+		b = append(b, `."`...)
+	}
+	b = append(b, `,"violated-policies":[`...)
+	b = strconv.AppendQuote(b, name)
+	return append(b, "]}"...)
+}
