@@ -1,18 +1,26 @@
 package store
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 )
 
-// Key names one bucket in every store: 128 bits of a keyed hash over a limit's identity and a request's values, so that
-// no two requests collide and nobody steers a slot. The zero value is no bucket: a store that shares its buckets with
-// others answers Unavailable for it. See Keyer.
+// Key names one bucket in every store: 127 bits of a keyed hash over a limit's identity and a request's values, so that
+// no two requests collide and nobody steers a slot, and one bit that tells provisional keys. See Keyer.
 type Key [16]byte
+
+// provisional is the bit of a key's first byte that is set while the deployment's secret is not known.
+const provisional = 0x80
+
+// Provisional reports whether k was derived before its keyer knew the deployment's secret. It names a bucket of this
+// process only: a store that shares its buckets answers Unavailable for it.
+func (k Key) Provisional() bool { return k[0]&provisional != 0 }
 
 const (
 	// keyPrefix tells our keys from others in a shared Redis, and this layout of key and state from a later one.
@@ -33,8 +41,8 @@ func (k Key) Append(dst []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, keyPrefix...), k[:])
 }
 
-// Keyer derives keys under a deployment's secret. The zero value knows no secret yet and gives the zero Key, which no
-// store charges; Learn tells it one. Safe for concurrent use; it prints nothing of its secret.
+// Keyer derives keys under a deployment's secret. The zero value knows no secret yet: its keys are provisional, under a
+// random secret of this process, until Learn tells it one. Safe for concurrent use; it prints nothing of its secret.
 type Keyer struct{ pads atomic.Pointer[pads] }
 
 // pads are the two padded keys of HMAC (RFC 2104, section 2), a block of SHA-256 each.
@@ -60,6 +68,19 @@ func (k *Keyer) Learn(secret []byte) error {
 		sum := sha256.Sum256(secret)
 		secret = sum[:]
 	}
+	k.pads.Store(newPads(secret))
+	return nil
+}
+
+// ownPads are those of a secret that this process alone has.
+var ownPads = sync.OnceValue(func() *pads {
+	var secret [sha256.Size]byte
+	_, _ = rand.Read(secret[:]) // never errs
+	return newPads(secret[:])
+})
+
+// newPads returns the pads of a secret of at most a block.
+func newPads(secret []byte) *pads {
 	p := new(pads)
 	copy(p.inner[:], secret)
 	copy(p.outer[:], secret)
@@ -67,19 +88,19 @@ func (k *Keyer) Learn(secret []byte) error {
 		p.inner[i] ^= 0x36
 		p.outer[i] ^= 0x5c
 	}
-	k.pads.Store(p)
-	return nil
+	return p
 }
 
-// Key returns the key of the limit with the given identity for these values: HMAC-SHA256, cut to 128 bits, over the
-// identity and each value in order, each preceded by its length as an unsigned varint. Bytes are taken as they are, of
-// any length. Before a secret is known it is the zero Key. It does not allocate.
+// Key returns the key of the limit with the given identity for these values: HMAC-SHA256 over the identity and each value
+// in order, each preceded by its length as an unsigned varint, cut to 128 bits of which the first says whether the key is
+// provisional. Bytes are taken as they are, of any length. It does not allocate.
 //
 // HMAC is spelt out because crypto/hmac allocates its two hashes a message; a test holds the two equal.
 func (k *Keyer) Key(identity string, values []string) Key {
 	p := k.pads.Load()
+	var mark byte
 	if p == nil {
-		return Key{}
+		p, mark = ownPads(), provisional
 	}
 	h := sha256.New()
 	_, _ = h.Write(p.inner[:]) // a hash never errs
@@ -112,7 +133,9 @@ func (k *Keyer) Key(identity string, values []string) Key {
 	copy(msg[:], p.outer[:])
 	h.Sum(msg[:sha256.BlockSize])
 	sum := sha256.Sum256(msg[:])
-	return Key(sum[:len(Key{})])
+	key := Key(sum[:len(Key{})])
+	key[0] = key[0]&^provisional | mark
+	return key
 }
 
 // Format writes a name in place of the secret, whatever the verb.
