@@ -4,87 +4,76 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
 
-// Entry is one key and value of a descriptor, as bytes of text: not necessarily UTF-8.
-type Entry struct{ Key, Value string }
-
-// Profile says whose answers a file wants. The zero value is Native.
-type Profile uint8
-
-const (
-	Native Profile = iota
-	Envoy
-)
-
-// Snapshot is one compiled, immutable set of rules. Safe for concurrent use. Made by Load / Compile only.
-type Snapshot struct { /* … */
+// Snapshot is one compiled, immutable set of rules, made by Load. Safe for concurrent use.
+type Snapshot struct {
+	domains []*Domain
+	byName  map[string]*Domain
+	hash    string
+	limits  int
 }
 
-// Domain returns the rules of a domain, nil if there is none. No allocation.
-func (s *Snapshot) Domain(name string) *Domain { panic("sketch") }
+// Domain returns the rules of a domain, nil if there is none. It does not allocate.
+func (s *Snapshot) Domain(name string) *Domain { return s.byName[name] }
 
-// Domains lists them in name order; Rules lists every rule of all domains (for /rlconfig, check, metrics) in file order.
-func (s *Snapshot) Domains() []*Domain { panic("sketch") }
+// Domains returns the domains in name order. The slice is the snapshot's own: don't write to it.
+func (s *Snapshot) Domains() []*Domain { return s.domains }
 
-// Hash identifies the content (hex sha-256 over the files' names and bytes).
-func (s *Snapshot) Hash() string { panic("sketch") }
+// Hash identifies the content: SHA-256, in hex, over the files' names and bytes, whatever order they came in.
+func (s *Snapshot) Hash() string { return s.hash }
 
-// LimitCount returns the number of limits: Limit.ID is 0…LimitCount()-1.
-func (s *Snapshot) LimitCount() int { panic("sketch") }
+// LimitCount returns the number of limits. Limit.ID is 0 to LimitCount()-1.
+func (s *Snapshot) LimitCount() int { return s.limits }
 
-// Domain is one domain's rules.
+// Domain is the rules of one domain. Immutable.
 type Domain struct {
 	Name     string
 	Profile  Profile
-	Defaults Defaults // resolved: what an override in a request without a rule uses
+	Defaults Defaults
+
+	root  treeNode
+	rules []*Rule
 }
 
-// Defaults are a domain's resolved defaults.
+// Rules returns the domain's rules in the order of its files, a parent before its children. The slice is the domain's own: don't write to it.
+func (d *Domain) Rules() []*Rule { return d.rules }
+
+// Defaults are a domain's resolved defaults, which a limit carried by a request takes where no rule matches.
 type Defaults struct {
 	Algorithm bucket.Algorithm
 	Policy    *bucket.Policy
 }
 
-// Match returns the rule whose path the entries reach exactly, nil if none. No allocation; cost independent of the number of
-// sibling values. (Precedence and depth: design §6, compat A.4.)
-func (d *Domain) Match(entries []Entry) *Rule { panic("sketch") }
-
-// Rules lists the domain's rules in file order.
-func (d *Domain) Rules() []*Rule { panic("sketch") }
-
 // Rule is one configured node that a descriptor can reach. Immutable.
 type Rule struct {
-	Path       string // configured path below the domain: "tier_pro.api_key" (key or key_value, joined with '.', as /rlconfig prints it)
+	Path       string // configured path below the domain, "tier_pro.api_key": each level's key or key_value
 	File       string
 	Line, Col  int
 	Domain     *Domain
-	Limits     []*Limit // none: a node without a limit, which answers OK with no current_limit
+	Limits     []*Limit // none: Unlimited, or a node that lets everything pass
 	Unlimited  bool
 	Shadow     bool
 	Quota      bool
-	QuotaGroup string
-	Replaces   []string       // names
-	Name       string         // rate_limit.name of a rule with one limit or unlimited, for `replaces`
-	Metadata   map[string]any // the reference's `metadata`, as JSON-like values; nil if none
+	QuotaGroup string         // "" is the group of all that name none
+	Replaces   []string       // names of limits that these limits take the place of
+	Name       string         // the name of rate_limit, also of an unlimited one; "" if it has none or there are several limits
+	Metadata   map[string]any // JSON-like values; nil if none. Don't write to it
 	Detailed   bool           // detailed_metric
+
+	identity    string // of the path
+	levels      []level
+	full        string
+	runtimePath bool // whether MetricPath depends on the request
 }
 
-// Limit is one limit of a rule.
+// Limit is one limit of a rule. Immutable.
 type Limit struct {
 	ID         int // dense within the snapshot
 	Rule       *Rule
-	Name       string // "" if unnamed
+	Name       string // "" if it has none
 	Requests   uint32 // requests_per_unit as written
 	Unit       bucket.Unit
-	Multiplier uint32 // 1 unless unit_multiplier
+	Multiplier uint32 // at least 1
 	Bucket     *bucket.Limit
 	Policy     *bucket.Policy
-	Identity   string // what makes this limit's buckets its own: domain + configured path + (name, else unit × multiplier) + family; length-prefixed
+	Identity   string // what makes this limit's buckets its own: domain, configured path, name or else period, algorithm family
 }
-
-// KeyValues appends to dst the values that tell buckets of this rule apart, in order: each entry's value as the rule keeps it (normalised IP, or the
-// pattern where share_threshold). No allocation unless it normalises. dst entries alias the request or the rule.
-func (r *Rule) KeyValues(dst []string, entries []Entry) []string { panic("sketch") }
-
-// MetricPath returns the label/stat path of a request under this rule, as compat A.4 "Stat key rules" say (detailed_metric, value_to_metric,
-// share_threshold); equal to Domain.Name+"."+Path, without allocation, unless a flag asks for runtime values.
-func (r *Rule) MetricPath(entries []Entry) string { panic("sketch") }

@@ -1,0 +1,212 @@
+package rule
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
+)
+
+// compile makes a domain of valid rules. It cannot fail: what could has been validated.
+func (s *Snapshot) compile(spec *domainSpec) *Domain {
+	policy := spec.policy
+	d := &Domain{Name: spec.name, Profile: spec.profile, Defaults: Defaults{Algorithm: spec.algorithm, Policy: &policy}}
+	c := &compiler{s, d}
+	d.root.children = c.children(spec.descriptors, nil, appendText(nil, d.Name))
+	return d
+}
+
+type compiler struct {
+	snapshot *Snapshot
+	domain   *Domain
+}
+
+// child is a compiled child and what its parent needs to know of it.
+type child struct {
+	spec  *descriptorSpec
+	node  *treeNode
+	order int // among its siblings in the files
+}
+
+// children compiles the descriptors below a path, whose identity is given.
+func (c *compiler) children(specs []*descriptorSpec, path []level, identity []byte) children {
+	if len(specs) == 0 {
+		return nil
+	}
+	all := make([]child, len(specs))
+	for i, s := range specs {
+		all[i] = child{s, c.node(s, path, identity), i}
+	}
+	if c.domain.Profile == Envoy {
+		return newJoined(all)
+	}
+	return newApart(all)
+}
+
+func (c *compiler) node(s *descriptorSpec, path []level, identity []byte) *treeNode {
+	l := level{
+		key:      s.Key.s,
+		value:    s.Value.s,
+		share:    s.ShareThreshold.on,
+		toMetric: s.ValueToMetric.on,
+		withKey:  c.domain.Profile == Envoy || strings.Contains(s.Key.s, "*"),
+		prefixes: s.prefixes(),
+	}
+	path = append(slices.Clip(path), l)
+	identity = appendLevel(slices.Clip(identity), &l)
+	n := &treeNode{}
+	if s.RateLimit != nil || len(s.Limits) > 0 || len(s.Descriptors) == 0 {
+		n.rule = c.rule(s, path, identity)
+	}
+	n.children = c.children(s.Descriptors, path, identity)
+	return n
+}
+
+func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule {
+	names := make([]string, len(path))
+	toMetric := false
+	for i := range path {
+		names[i] = path[i].name()
+		toMetric = toMetric || path[i].toMetric
+	}
+	r := &Rule{
+		Path:        strings.Join(names, "."),
+		File:        s.at.file,
+		Line:        s.at.line,
+		Col:         s.at.col,
+		Domain:      c.domain,
+		Shadow:      s.ShadowMode.on,
+		Quota:       s.QuotaMode.on,
+		QuotaGroup:  s.QuotaGroup.s,
+		Metadata:    s.Metadata.fields,
+		Detailed:    s.DetailedMetric.on,
+		identity:    string(identity),
+		levels:      path,
+		runtimePath: s.DetailedMetric.on || toMetric,
+	}
+	r.full = c.domain.Name + "." + r.Path
+	c.domain.rules = append(c.domain.rules, r)
+	for _, l := range s.limits() {
+		for _, name := range l.Replaces {
+			r.Replaces = append(r.Replaces, name.Name.s)
+		}
+		if l.Unlimited.on {
+			r.Unlimited = true
+		} else {
+			r.Limits = append(r.Limits, c.limit(r, l))
+		}
+	}
+	if s.RateLimit != nil {
+		r.Name = s.RateLimit.Name.s
+	}
+	return r
+}
+
+func (c *compiler) limit(r *Rule, l *limitSpec) *Limit {
+	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, Refunds: l.Refunds.on, Rule: r.full}
+	if l.Name.s != "" {
+		policy.Rule = c.domain.Name + "." + l.Name.s
+	}
+	id := c.snapshot.limits
+	c.snapshot.limits++
+	return &Limit{
+		ID:         id,
+		Rule:       r,
+		Name:       l.Name.s,
+		Requests:   l.RequestsPerUnit.n,
+		Unit:       l.Unit.unit,
+		Multiplier: l.UnitMultiplier.n,
+		Bucket:     l.bucket,
+		Policy:     policy,
+		Identity:   r.limitIdentity(l),
+	}
+}
+
+// prefixes returns what a node normalises addresses to.
+func (s *descriptorSpec) prefixes() prefixes {
+	if s.Normalize == nil {
+		return prefixes{}
+	}
+	p := prefixes{on: true, ipv4: 32, ipv6: 128}
+	if s.Normalize.IPv4.present() {
+		p.ipv4 = int(s.Normalize.IPv4.n)
+	}
+	if s.Normalize.IPv6.present() {
+		p.ipv6 = int(s.Normalize.IPv6.n)
+	}
+	return p
+}
+
+// newJoined compiles siblings of profile envoy.
+func newJoined(all []child) *joined {
+	j := &joined{exact: make(map[string]*treeNode, len(all))}
+	var wild []ranked
+	for _, c := range all {
+		name := c.spec.name()
+		j.exact[name] = c.node
+		if strings.Contains(name, "*") {
+			wild = append(wild, ranked{newPattern(name), c.order, c.node})
+		}
+	}
+	j.patterns = newPatterns(wild)
+	return j
+}
+
+// newApart compiles siblings of profile native.
+func newApart(all []child) *apart {
+	a := &apart{keys: map[string]*values{}}
+	wild := map[string][]ranked{} // by key
+	ranks := ranksOf(all)
+	for _, c := range all {
+		key, value := c.spec.Key.s, c.spec.Value.s
+		v := a.keys[key]
+		if v == nil {
+			v = &values{exact: map[string]*treeNode{}}
+			a.keys[key] = v
+		}
+		if value == "" {
+			v.any = c.node
+		} else {
+			v.exact[value] = c.node
+		}
+		switch rank := ranks[c.order]; {
+		case strings.Contains(key, "*"):
+			w := wildKey{key: newPattern(key), value: value, rank: rank, node: c.node}
+			if strings.Contains(value, "*") {
+				p := newPattern(value)
+				w.patterns = &p
+			}
+			a.wildKeys = append(a.wildKeys, w)
+		case strings.Contains(value, "*"):
+			wild[key] = append(wild[key], ranked{newPattern(value), rank, c.node})
+		}
+	}
+	for key, list := range wild {
+		a.keys[key].patterns = newPatterns(list)
+	}
+	slices.SortFunc(a.wildKeys, func(x, y wildKey) int { return cmp.Compare(x.rank, y.rank) })
+	return a
+}
+
+// ranksOf ranks siblings by how much literal text they have, then by how much of it stands before the first star, then by their order.
+func ranksOf(all []child) []int {
+	literals := func(c child) (all, prefix int) {
+		s := c.spec.Key.s + c.spec.Value.s
+		prefix = strings.IndexByte(s, '*')
+		if prefix < 0 {
+			prefix = len(s)
+		}
+		return len(s) - strings.Count(s, "*"), prefix
+	}
+	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b child) int {
+		la, pa := literals(a)
+		lb, pb := literals(b)
+		return cmp.Or(cmp.Compare(lb, la), cmp.Compare(pb, pa))
+	})
+	ranks := make([]int, len(all))
+	for rank, c := range sorted {
+		ranks[c.order] = rank
+	}
+	return ranks
+}

@@ -1,0 +1,77 @@
+package rule
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var errNoZone = errors.New("no IANA time zone")
+
+// Profile says whose answers a file wants. The zero value is Native.
+type Profile uint8
+
+// The profiles.
+const (
+	Native Profile = iota
+	Envoy          // those of envoyproxy/ratelimit
+)
+
+// String returns "native" or "envoy".
+func (p Profile) String() string { return profileNames[p] }
+
+// File is one rule file.
+type File struct {
+	Name string // in messages; files are read in the order of their names
+	Data []byte // YAML or JSON, at most 1 MiB
+}
+
+// Options are what the files do not say themselves. The zero value is usable.
+type Options struct {
+	DefaultProfile Profile // of files that name none
+	MergeDomains   bool    // in profile envoy: whether several files may add to one domain. In profile native they always may
+}
+
+// Load reads files and compiles them. It changes nothing and keeps nothing of the files: it decodes strictly, fills in the defaults, validates, and
+// only then compiles. A mistake anywhere gives no Snapshot and an error of type Errors that lists them all. Warnings come with and without one, in
+// the order of the files. No files make an empty snapshot.
+func Load(files []File, o Options) (*Snapshot, []Warning, error) {
+	files = slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	p := &problems{}
+	var specs []*fileSpec
+	for _, f := range files {
+		if s := decode(f, o, p); s != nil {
+			specs = append(specs, s)
+		}
+	}
+	domains := gather(specs, o, p)
+	for _, d := range domains {
+		d.applyDefaults()
+		d.validate(p)
+		d.lint(p)
+	}
+	p.sort()
+	if len(p.errs) > 0 {
+		return nil, p.warnings, p.errs
+	}
+	s := &Snapshot{byName: make(map[string]*Domain, len(domains)), hash: hash(files)}
+	slices.SortFunc(domains, func(a, b *domainSpec) int { return strings.Compare(a.name, b.name) })
+	for _, spec := range domains {
+		d := s.compile(spec)
+		s.domains = append(s.domains, d)
+		s.byName[d.Name] = d
+	}
+	return s, p.warnings, nil
+}
+
+func hash(files []File) string {
+	h := sha256.New()
+	for _, f := range files {
+		fmt.Fprintf(h, "%d:%s%d:", len(f.Name), f.Name, len(f.Data))
+		h.Write(f.Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

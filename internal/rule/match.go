@@ -1,0 +1,114 @@
+package rule
+
+import "unsafe"
+
+// Entry is one key and value of a descriptor, as bytes of text: not necessarily UTF-8.
+type Entry struct{ Key, Value string }
+
+// treeNode is a node of a domain's compiled tree.
+type treeNode struct {
+	rule     *Rule    // nil for a node that only leads to others
+	children children // nil for a leaf
+}
+
+// children are the nodes below a node. next returns the one that an entry leads to, nil if there is none. It does not allocate.
+type children interface{ next(e Entry) *treeNode }
+
+// Match returns the rule that the entries reach, nil if there is none: each entry leads from a node to one of its children, the rule is that of the node
+// where the last one ends, and there is no way back: a child that lacks what the next entry needs does not give way to a
+// more general sibling. Of siblings that fit, the one with the exact value wins, then the best pattern, then the one without a
+// value. The best pattern is the one with most literal text (then most of it before its first star, then the first in the file); in profile envoy the
+// first in the file. A node that has children but no limit is no rule.
+//
+// It does not allocate, except for an entry of more than 500 bytes in profile envoy. Its cost grows with the length of the entries and
+// hardly with the number of rules; only native siblings with a * in their key are tried one by one.
+func (d *Domain) Match(entries []Entry) *Rule {
+	n := &d.root
+	for i := range entries {
+		if n.children == nil {
+			return nil
+		}
+		if n = n.children.next(entries[i]); n == nil {
+			return nil
+		}
+	}
+	return n.rule
+}
+
+// apart are the children in profile native, where key and value are matched each on its own.
+type apart struct {
+	keys     map[string]*values
+	wildKeys []wildKey // children with a star in their key, by rank
+}
+
+// values are the children of one key.
+type values struct {
+	exact    map[string]*treeNode
+	patterns patterns
+	any      *treeNode
+}
+
+func (c *apart) next(e Entry) *treeNode {
+	v := c.keys[e.Key]
+	var best *ranked
+	if v != nil {
+		if n := v.exact[e.Value]; n != nil {
+			return n
+		}
+		best = v.patterns.find(e.Value)
+	}
+	for i := range c.wildKeys {
+		w := &c.wildKeys[i]
+		if best != nil && best.rank < w.rank {
+			break
+		}
+		if w.match(e) {
+			return w.node
+		}
+	}
+	switch {
+	case best != nil:
+		return best.node
+	case v != nil:
+		return v.any
+	}
+	return nil
+}
+
+// wildKey is a child with a star in its key.
+type wildKey struct {
+	key      pattern
+	value    string   // the exact value, or "" for any
+	patterns *pattern // the value's pattern, if it is one
+	rank     int
+	node     *treeNode
+}
+
+func (w *wildKey) match(e Entry) bool {
+	if !w.key.match(e.Key) {
+		return false
+	}
+	if w.patterns != nil {
+		return w.patterns.match(e.Value)
+	}
+	return w.value == "" || w.value == e.Value
+}
+
+// joined are the children in profile envoy, where key and value are joined by an underscore and matched as one text, as in the reference service.
+type joined struct {
+	exact    map[string]*treeNode // by key, or key_value; patterns too, as they are written
+	patterns patterns
+}
+
+func (c *joined) next(e Entry) *treeNode {
+	var scratch [502]byte
+	b := append(append(append(scratch[:0], e.Key...), '_'), e.Value...)
+	if n := c.exact[string(b)]; n != nil {
+		return n
+	}
+	// The bytes are not written again while find reads them, and find keeps nothing.
+	if r := c.patterns.find(unsafe.String(unsafe.SliceData(b), len(b))); r != nil {
+		return r.node
+	}
+	return c.exact[e.Key]
+}

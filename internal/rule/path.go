@@ -1,0 +1,77 @@
+package rule
+
+import "strings"
+
+// level is one level of a rule's configured path.
+type level struct {
+	key, value string // as written; no value: ""
+	share      bool   // share_threshold
+	toMetric   bool   // value_to_metric
+	withKey    bool   // whether requests of one rule can differ in this level's key too
+	prefixes   prefixes
+}
+
+// name is the level's name in a path: key or key_value.
+func (l *level) name() string {
+	if l.value == "" {
+		return l.key
+	}
+	return l.key + "_" + l.value
+}
+
+// KeyValues appends to dst the texts that tell buckets of this rule apart, and returns it. They are, for each level of the rule's path, the
+// entry's value, normalised if the rule says so; the entry's key before it where the rule does not fix the key (a * in the key, profile envoy); and
+// what is written in the rule instead of both where share_threshold makes them share a bucket. Their number is the same for all requests of a rule.
+//
+// The entries are those with which Match returned r. The texts alias the entries or the rule. KeyValues does not allocate unless dst grows or an
+// address changes by being normalised.
+func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
+	for i := range r.levels {
+		l := &r.levels[i]
+		switch {
+		case l.share:
+			dst = append(dst, l.pattern())
+		case l.withKey:
+			dst = append(dst, entries[i].Key, l.prefixes.normalize(entries[i].Value))
+		default:
+			dst = append(dst, l.prefixes.normalize(entries[i].Value))
+		}
+	}
+	return dst
+}
+
+// pattern is what stands for a shared level's value.
+func (l *level) pattern() string {
+	if l.value == "" {
+		return l.key
+	}
+	return l.value
+}
+
+// MetricPath returns the domain and path of a request under this rule for metrics and logs, joined by dots. It is FullPath, without allocation, unless
+// detailed_metric or value_to_metric ask for the request's own values. The entries are those with which Match returned r.
+func (r *Rule) MetricPath(entries []Entry) string {
+	if !r.runtimePath {
+		return r.full
+	}
+	var b strings.Builder
+	b.WriteString(r.Domain.Name)
+	for i := range r.levels {
+		l := &r.levels[i]
+		b.WriteByte('.')
+		switch {
+		case !r.Detailed && !l.toMetric, l.share:
+			b.WriteString(l.name())
+		default:
+			b.WriteString(entries[i].Key)
+			if entries[i].Value != "" {
+				b.WriteByte('_')
+				b.WriteString(entries[i].Value)
+			}
+		}
+	}
+	return b.String()
+}
+
+// FullPath returns the domain and the configured path, joined by a dot.
+func (r *Rule) FullPath() string { return r.full }

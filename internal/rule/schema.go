@@ -1,0 +1,131 @@
+package rule
+
+import "github.com/ratelimitd/ratelimitd/internal/bucket"
+
+// The schema of a rule file. The tags name the keys, for the decoder and for the JSON Schema alike, and the comments on the
+// fields are what an editor shows. A mapping's type embeds node, which says where it stands.
+
+// node is where a mapping stands in its file.
+type node struct{ at place }
+
+func (n *node) stand(at place) { n.at = at }
+
+// fileSpec is a rule file: the rules of one domain.
+type fileSpec struct {
+	node
+	// The container of the rules, which a request names.
+	Domain text `json:"domain" jsonschema:"required"`
+	// Whose answers the file wants: native, or envoy for those of envoyproxy/ratelimit. Default: --default-profile.
+	Profile profileName `json:"profile"`
+	// What the limits of this domain take where they say nothing themselves.
+	Defaults *defaultsSpec `json:"defaults"`
+	// The first level of descriptors.
+	Descriptors []*descriptorSpec `json:"descriptors"`
+
+	Blocklist unsupported `json:"blocklist"`
+	Lookups   unsupported `json:"lookups"`
+}
+
+// defaultsSpec is the defaults of a domain's limits.
+type defaultsSpec struct {
+	node
+	// How limits count. Default: token_bucket; in profile envoy fixed_window.
+	Algorithm algorithmName `json:"algorithm"`
+	// How limits decide while their store is away. Default: fail_open.
+	OnBackendFailure failureMode `json:"on_backend_failure"`
+	// Whether callers may give hits back. Default: true.
+	Refunds flag `json:"refunds"`
+}
+
+// descriptorSpec is one node of the tree that a descriptor's entries walk down.
+type descriptorSpec struct {
+	node
+	// The entry's key. With a * in it, a pattern of keys.
+	Key text `json:"key" jsonschema:"required"`
+	// The entry's value, or a pattern with * for any text. Left out: any value, a bucket each.
+	Value valueText `json:"value"`
+	// The limit of descriptors that end here.
+	RateLimit *limitSpec `json:"rate_limit"`
+	// Several limits of descriptors that end here, evaluated together, in place of rate_limit.
+	Limits []*limitSpec `json:"limits" jsonschema:"minItems=1"`
+	// The next level.
+	Descriptors []*descriptorSpec `json:"descriptors"`
+	// Count, but refuse nothing. It belongs to this node alone.
+	ShadowMode flag `json:"shadow_mode"`
+	// Refuse only if all quota limits of the request, or of their group, are over.
+	QuotaMode flag `json:"quota_mode"`
+	// The group of a quota_mode limit: the request is refused if all of one group are over.
+	QuotaGroup limitName `json:"quota_group"`
+	// Show the request's values of the whole path in metrics.
+	DetailedMetric flag `json:"detailed_metric"`
+	// Show the request's value at this level in metrics.
+	ValueToMetric flag `json:"value_to_metric"`
+	// One bucket for all values that match the pattern, instead of one each.
+	ShareThreshold flag `json:"share_threshold"`
+	// Bring values that are IP addresses to one spelling, and to a prefix, before they choose a bucket.
+	Normalize *normalizeSpec `json:"normalize"`
+	// Anything to hand back with the answer, as dynamic metadata.
+	Metadata metadata `json:"metadata"`
+
+	Partition unsupported `json:"partition"`
+	Scope     unsupported `json:"scope"`
+	Shards    unsupported `json:"shards"`
+	HotKey    unsupported `json:"hot_key"`
+	Lease     unsupported `json:"lease"`
+}
+
+// normalizeSpec says to what prefix addresses are cut.
+type normalizeSpec struct {
+	node
+	// Bits kept of an IPv4 address, 1 to 32. Default: 32.
+	IPv4 count `json:"ipv4" jsonschema:"minimum=1,maximum=32"`
+	// Bits kept of an IPv6 address, 1 to 128. Default: 128; 64 is a customer's network.
+	IPv6 count `json:"ipv6" jsonschema:"minimum=1,maximum=128"`
+}
+
+// limitSpec is one limit.
+type limitSpec struct {
+	node
+	// The limit's name in answers, headers and metrics; the target of replaces.
+	Name limitName `json:"name"`
+	// How the limit counts.
+	Algorithm algorithmName `json:"algorithm"`
+	// Hits granted a period. 0 refuses everything.
+	RequestsPerUnit count `json:"requests_per_unit"`
+	// The period's unit: second, minute, hour, day, week, month or year.
+	Unit unitName `json:"unit"`
+	// The period is this many units, at most 10 years. Default: 1.
+	UnitMultiplier count `json:"unit_multiplier" jsonschema:"minimum=1"`
+	// Pass without a limit, without touching a store.
+	Unlimited flag `json:"unlimited"`
+	// Most hits at one instant, for token_bucket and gcra; the queue's length for a leaky_bucket. Default: requests_per_unit.
+	Burst count `json:"burst" jsonschema:"minimum=1"`
+	// How far reports after the fact may overdraw. Default: 0.
+	Debt count `json:"debt"`
+	// Hold answers in a queue for at most this long instead of refusing, for leaky_bucket: "500ms".
+	MaxDelay duration `json:"max_delay"`
+	// Begin windows at midnight in this IANA time zone, for a fixed_window of a day, week, month or year: "Europe/Berlin".
+	Calendar text `json:"calendar"`
+	// Whether callers may give hits back. Default: that of defaults, else true.
+	Refunds flag `json:"refunds"`
+	// How the limit decides while its store is away. Default: that of defaults, else fail_open.
+	OnBackendFailure failureMode `json:"on_backend_failure"`
+	// Names of limits that this one takes the place of, where both apply to one request.
+	Replaces []*replacesSpec `json:"replaces"`
+
+	Lease         unsupported `json:"lease"`
+	Shards        unsupported `json:"shards"`
+	HotKey        unsupported `json:"hot_key"`
+	Partition     unsupported `json:"partition"`
+	Scope         unsupported `json:"scope"`
+	LocalFraction unsupported `json:"local_fraction"`
+
+	bucket *bucket.Limit // made by validate
+}
+
+// replacesSpec names a limit to be replaced.
+type replacesSpec struct {
+	node
+	// The name of a limit.
+	Name text `json:"name" jsonschema:"required"`
+}

@@ -1,0 +1,214 @@
+package rule
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// pattern is a text in which every * stands for any text, also none. It is cut at its stars.
+type pattern struct {
+	prefix  string
+	middles []string // in order, none empty
+	suffix  string
+}
+
+// newPattern cuts a text that has at least one star.
+func newPattern(s string) pattern {
+	parts := strings.Split(s, "*")
+	last := len(parts) - 1
+	return pattern{parts[0], slices.DeleteFunc(parts[1:last], func(m string) bool { return m == "" }), parts[last]}
+}
+
+// literals is the number of bytes that are not stars.
+func (p *pattern) literals() int {
+	n := len(p.prefix) + len(p.suffix)
+	for _, m := range p.middles {
+		n += len(m)
+	}
+	return n
+}
+
+func (p *pattern) match(s string) bool {
+	return len(s) >= len(p.prefix)+len(p.suffix) && strings.HasPrefix(s, p.prefix) && strings.HasSuffix(s, p.suffix) &&
+		p.matchMiddles(s[len(p.prefix):len(s)-len(p.suffix)])
+}
+
+// matchMiddles looks for the middles in order, each as far left as it goes: if they fit at all, they fit so.
+func (p *pattern) matchMiddles(s string) bool {
+	for _, m := range p.middles {
+		i := strings.Index(s, m)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(m):]
+	}
+	return true
+}
+
+// ranked is a pattern, its rank among its siblings (the least wins) and the node it leads to.
+type ranked struct {
+	pattern
+	rank int
+	node *treeNode
+}
+
+// patterns finds, of many patterns, the one of least rank that matches a text. It looks only at patterns whose prefix and suffix fit, which it
+// finds by binary search. The zero value holds none.
+type patterns struct {
+	prefixes chain
+	byPrefix []suffixed
+}
+
+// suffixed are the patterns of one prefix.
+type suffixed struct {
+	least    int // least rank of these and of those of all shorter prefixes that fit too
+	suffixes chain
+	bySuffix []bucketOf
+}
+
+// bucketOf are the patterns of one prefix and one suffix, by rank.
+type bucketOf struct {
+	least int // least rank of these and of those of all shorter suffixes that fit too
+	list  []ranked
+}
+
+func newPatterns(all []ranked) patterns {
+	var ps patterns
+	groups := groupBy(all, func(r *ranked) string { return r.prefix })
+	ps.prefixes = newChain(keysOf(groups), false)
+	for i, prefix := range ps.prefixes.texts {
+		inner := groupBy(groups[prefix], func(r *ranked) string { return r.suffix })
+		s := suffixed{suffixes: newChain(keysOf(inner), true)}
+		for j, suffix := range s.suffixes.texts {
+			list := inner[suffix]
+			slices.SortFunc(list, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+			s.bySuffix = append(s.bySuffix, bucketOf{list[0].rank, list})
+			if up := s.suffixes.parent[j]; up >= 0 {
+				s.bySuffix[j].least = min(s.bySuffix[j].least, s.bySuffix[up].least)
+			}
+		}
+		s.least = slices.MinFunc(groups[prefix], func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) }).rank
+		if up := ps.prefixes.parent[i]; up >= 0 {
+			s.least = min(s.least, ps.byPrefix[up].least)
+		}
+		ps.byPrefix = append(ps.byPrefix, s)
+	}
+	return ps
+}
+
+// find returns the best match, nil if none matches.
+func (ps *patterns) find(s string) *ranked {
+	var best *ranked
+	for i := ps.prefixes.longest(s); i >= 0; i = ps.prefixes.parent[i] {
+		of := &ps.byPrefix[i]
+		if best != nil && best.rank <= of.least {
+			break
+		}
+		rest := s[len(ps.prefixes.texts[i]):]
+		for j := of.suffixes.longest(rest); j >= 0; j = of.suffixes.parent[j] {
+			b := &of.bySuffix[j]
+			if best != nil && best.rank <= b.least {
+				break
+			}
+			middle := rest[:len(rest)-len(of.suffixes.texts[j])]
+			for k := range b.list {
+				r := &b.list[k]
+				if best != nil && best.rank <= r.rank {
+					break
+				}
+				if r.matchMiddles(middle) {
+					best = r
+					break
+				}
+			}
+		}
+	}
+	return best
+}
+
+// chain is a set of texts, each linked to the longest other one that it begins with, or ends with if backward.
+type chain struct {
+	texts    []string // in order, read backward if backward; a text stands before all that begin with it
+	parent   []int    // -1: none
+	backward bool
+}
+
+func newChain(texts []string, backward bool) chain {
+	c := chain{texts, make([]int, len(texts)), backward}
+	slices.SortFunc(texts, c.compare)
+	for i := range texts {
+		c.parent[i] = -1
+		if i > 0 {
+			c.parent[i] = c.fitting(i-1, texts[i])
+		}
+	}
+	return c
+}
+
+// longest returns the index of the longest of the texts that s begins (or ends) with, -1 if there is none.
+func (c *chain) longest(s string) int {
+	// Whatever s begins with stands at or before the last text that is not after s, and is that text or begins it.
+	return c.fitting(sort.Search(len(c.texts), func(i int) bool { return c.compare(c.texts[i], s) > 0 })-1, s)
+}
+
+// fitting returns the first of i, its parent, its parent's parent … that s begins (or ends) with.
+func (c *chain) fitting(i int, s string) int {
+	if i < 0 {
+		return -1
+	}
+	common := c.common(c.texts[i], s)
+	for i >= 0 && len(c.texts[i]) > common {
+		i = c.parent[i]
+	}
+	return i
+}
+
+func (c *chain) compare(a, b string) int {
+	if !c.backward {
+		return strings.Compare(a, b)
+	}
+	n := c.common(a, b)
+	if n == len(a) || n == len(b) {
+		return cmp.Compare(len(a), len(b))
+	}
+	return cmp.Compare(a[len(a)-1-n], b[len(b)-1-n])
+}
+
+// common is how many bytes a and b begin (or end) with in common.
+func (c *chain) common(a, b string) int {
+	n := min(len(a), len(b))
+	if c.backward {
+		a, b = a[len(a)-n:], b[len(b)-n:]
+		for i := range n {
+			if a[n-1-i] != b[n-1-i] {
+				return i
+			}
+		}
+		return n
+	}
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+func groupBy(all []ranked, key func(*ranked) string) map[string][]ranked {
+	m := map[string][]ranked{}
+	for i := range all {
+		k := key(&all[i])
+		m[k] = append(m[k], all[i])
+	}
+	return m
+}
+
+func keysOf(m map[string][]ranked) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	return keys
+}
