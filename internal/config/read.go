@@ -1,0 +1,116 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+)
+
+// maxBytes bounds one file, so that a device or a wrong mount cannot exhaust memory. Rules that large are refused
+// anyway, with a smaller bound that belongs to package rule.
+const maxBytes = 16 << 20
+
+// errNoFiles says that a set of rules is empty, which is a mistake more often than a wish.
+var errNoFiles = errors.New("no rules: want at least one file named *.yaml, *.yml or *.json")
+
+// Read returns the files of a rule set in name order: the file at path, whatever its name; or those of the directory
+// at path that are named *.yaml, *.yml or *.json and do not begin with a dot. Directories inside it are not entered.
+// Names are as given: path, or path joined with the file's name. The error lists everything that could not be read; a
+// directory without rules is one.
+func Read(path string) ([]rule.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{path}
+	if info.IsDir() {
+		if names, err = list(path); err != nil {
+			return nil, err
+		}
+	}
+	files := make([]rule.File, 0, len(names))
+	var errs []error
+	for _, name := range names {
+		data, err := readFile(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		files = append(files, rule.File{Name: name, Data: data})
+	}
+	return files, errors.Join(errs...)
+}
+
+// list returns the rule files of a directory in name order. Links are followed, since a Kubernetes volume shows its
+// files as links; a link that leads nowhere is an error, since it may be a rule that is missing.
+func list(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var errs []error
+	for _, e := range entries {
+		if !isRules(e.Name()) {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		info, err := os.Stat(name)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !info.IsDir():
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 && len(errs) == 0 {
+		return nil, fmt.Errorf("%s: %w", dir, errNoFiles)
+	}
+	return names, errors.Join(errs...)
+}
+
+func isRules(name string) bool {
+	if strings.HasPrefix(name, ".") {
+		return false
+	}
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxBytes)
+	}
+	return data, nil
+}
+
+// digest identifies the bytes of a set of files, so that an unchanged set is not compiled again.
+func digest(files []rule.File) [sha256.Size]byte {
+	h := sha256.New()
+	var size [8]byte
+	for _, f := range files {
+		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
+			// Each part goes in behind its length: two sets never run together.
+			binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+			h.Write(size[:])
+			h.Write(part)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
