@@ -6,9 +6,11 @@ import "fmt"
 // it lives here because rule compiles it and limiter reads it, and neither may import the other. Immutable once shared.
 // The zero value fails open, keeps what is refunded from its callers, and has no name.
 type Policy struct {
-	OnFailure FailureMode
-	Refunds   bool   // whether callers may give hits back
-	Rule      string // the limit's name for people and metrics: domain, then path or name; never a request's value
+	OnFailure     FailureMode
+	LocalFraction int64  // LocalStrict's part of the local share, in millionths, 1…1,000,000; 0 means 100,000, a tenth
+	NodeScope     bool   // buckets live in this process only
+	Refunds       bool   // whether callers may give hits back
+	Rule          string // the limit's name for people and metrics: domain, then path or name; never a request's value
 }
 
 // FailureMode says how a limit decides while its store is away. The zero value is FailOpen.

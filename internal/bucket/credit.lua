@@ -1,0 +1,110 @@
+-- The credit family: token_bucket, gcra, leaky_bucket. The twin of credit.go.
+--
+-- One hit is p credits and one tick brings n of them, so nothing is ever rounded. level is the credits in hand plus d*p:
+-- 0 is as deep in debt as the limit allows, full is a full bucket. s is {level, t, p, tau, d}, empty if absent.
+
+local function valid_credit(s)
+  local level, t, p, tau, d = s[1], s[2], s[3], s[4], s[5]
+  return d and p >= 1 and tau >= 1 and p <= floor(MAX_PERIOD / tau) and
+    level >= 0 and level <= MAX_PRODUCT and
+    t >= 0 and t <= MAX_TIME and
+    d >= 0 and d <= floor(MAX_PRODUCT / p)
+end
+
+-- credit_time returns the instant that many ticks after t, at most MAX_TIME.
+local function credit_time(t, ticks, tau)
+  if ticks > floor((MAX_TIME - t) / tau) then
+    return MAX_TIME
+  end
+  return t + ticks * tau
+end
+
+local function take_credit(s, now, c, mode, before)
+  local n, b, d, p, tau = c.n, c.b, c.d, c.p, c.tau
+  local hits = c.hits
+  local full = (b + d) * p
+
+  -- The bucket now, under this limit: an absent one is full.
+  local level, t = full, now
+  local rebased = false
+  if valid_credit(s) then
+    level, t = s[1], s[2]
+    local p0, tau0, d0 = s[3], s[4], s[5]
+    if p0 ~= p or tau0 ~= tau or d0 ~= d then -- another limit's: whole hits in hand are kept
+      level = (max(-d, min(floor(level / p0) - d0, b)) + d) * p
+    end
+    level = min(level, full)
+    if t > now + BACKSTEP then
+      t = now
+      rebased = true
+    end
+    local ticks = floor(max(0, now - t) / tau)
+    if ticks >= ceil(full - level, n) then
+      level = full
+      t = max(t, now)
+    else
+      level = level + ticks * n
+      t = t + ticks * tau
+    end
+  end
+
+  -- Does it fit? whole hits in hand may be negative: a debt.
+  local whole = floor(level / p) - d
+  local need = need_of(c, before)
+  local allowed = hits < 0 or need <= b and whole >= need
+  local delay, max_delay = 0, 0
+  if c.queue > 0 and hits >= 0 then -- a queue: what is missing stands before this charge
+    delay = max(0, credit_time(t, ceil(full - level, n), tau) - now)
+    max_delay = min(c.max_delay, c.queue)
+    allowed = allowed and delay <= max_delay
+  end
+
+  -- Book it.
+  local granted = 0
+  if mode == LOOK or hits == 0 then
+    granted = 0
+  elseif hits < 0 then
+    granted = -min(-hits, ceil(full - level, p))
+  elseif allowed then
+    granted = min(hits, whole)
+  elseif mode == REPORT then
+    granted = min(hits, whole + d)
+  elseif mode == COUNT then
+    granted = max(0, min(hits, whole))
+  end
+  level = min(level - granted * p, full)
+
+  -- Answer.
+  local changed = granted ~= 0 or rebased
+  local remaining = max(0, floor(level / p) - d)
+  local reset_after = max(0, credit_time(t, ceil(full - level, n), tau) - now)
+  local retry_after = 0
+  if not allowed then
+    retry_after = NEVER
+    if need <= b then
+      local ticks = ceil(max(0, (need + d) * p - level), n)
+      if ticks <= floor((MAX_TIME - t) / tau) then
+        retry_after = max(1, t + ticks * tau - now)
+        if c.queue > 0 then
+          retry_after = max(retry_after, reset_after - max_delay)
+        end
+      end
+    end
+  end
+  local tick, ttl = 0, 0
+  if granted ~= 0 then
+    tick = now + 1
+  end
+  if granted <= 0 or not allowed then
+    delay = 0
+  end
+  if changed then
+    if level == full then
+      s[1], s[2], s[3], s[4], s[5] = nil, nil, nil, nil, nil
+    else
+      s[1], s[2], s[3], s[4], s[5] = level, t, p, tau, d
+      ttl = max(1, reset_after)
+    end
+  end
+  return allowed, granted, remaining, retry_after, reset_after, delay, tick, changed, ttl
+end
