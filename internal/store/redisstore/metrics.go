@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// metrics are nil when nobody registers them.
+type metrics struct {
+	ok, timeout, failed prometheus.Observer
+	inFlight            prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	if r == nil {
+		return nil, nil
+	}
+	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "ratelimitd_redisstore_request_duration_seconds",
+		Help:    "Time to take the charges of one request in Redis, waiting included, by outcome: ok, timeout or error.",
+		Buckets: []float64{.0001, .0002, .0003, .0005, .00075, .001, .0015, .002, .003, .004, .005, .0075, .01, .015, .025},
+	}, []string{"outcome"})
+	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "ratelimitd_redisstore_requests_in_flight",
+		Help: "Requests whose charges are being taken in Redis now.",
+	})
+	for _, c := range []prometheus.Collector{duration, inFlight} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics of redisstore: %w", err)
+		}
+	}
+	return &metrics{
+		ok:       duration.WithLabelValues("ok"),
+		timeout:  duration.WithLabelValues("timeout"),
+		failed:   duration.WithLabelValues("error"),
+		inFlight: inFlight,
+	}, nil
+}
+
+// observe begins the measurement and the span of one Take; what it returns ends both. Without metrics and without a
+// recording parent it does nothing.
+func (s *Store) observe(ctx context.Context, charges int) func(error) {
+	var span trace.Span
+	if s.tracer != nil && trace.SpanFromContext(ctx).IsRecording() {
+		_, span = s.tracer.Start(ctx, "redisstore.Take", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+			attribute.String("db.system.name", "redis"),
+			attribute.String("db.operation.name", "EVALSHA"),
+			attribute.Int("ratelimitd.charges", charges),
+		))
+	}
+	if s.metrics == nil && span == nil {
+		return func(error) {}
+	}
+	start := time.Now()
+	if s.metrics != nil {
+		s.metrics.inFlight.Inc()
+	}
+	return func(err error) {
+		if s.metrics != nil {
+			s.metrics.inFlight.Dec()
+			s.metrics.outcome(err).Observe(time.Since(start).Seconds())
+		}
+		if span != nil {
+			if err != nil {
+				span.SetStatus(codes.Error, err.Error())
+			}
+			span.End()
+		}
+	}
+}
+
+func (m *metrics) outcome(err error) prometheus.Observer {
+	switch {
+	case err == nil:
+		return m.ok
+	case errors.Is(err, context.DeadlineExceeded):
+		return m.timeout
+	default:
+		return m.failed
+	}
+}

@@ -1,0 +1,32 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+)
+
+const (
+	// secretKey has the form of no bucket's key.
+	secretKey = "rl1:key-secret"
+	secretLen = 32
+)
+
+// Secret returns the secret that all nodes on this Redis derive keys under, 32 random bytes, creating it if there is
+// none. It has no expiry: a new one is a new set of buckets. It waits no longer than ctx says, twice the timeout and
+// 50 ms for each of its two calls.
+func (s *Store) Secret(ctx context.Context) ([]byte, error) {
+	fresh := make([]byte, secretLen)
+	_, _ = rand.Read(fresh) // never errs
+	if err := s.client.SetNX(ctx, secretKey, fresh, 0).Err(); err != nil {
+		return nil, fmt.Errorf("create the key secret in redis: %w", err)
+	}
+	secret, err := s.client.Get(ctx, secretKey).Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("read the key secret in redis: %w", err)
+	}
+	if len(secret) < secretLen {
+		return nil, fmt.Errorf("key secret in redis at %q: got %d bytes, want %d", secretKey, len(secret), secretLen)
+	}
+	return secret, nil
+}
