@@ -104,10 +104,12 @@ func (e *Engine) Decide(ctx context.Context, req *Request, v *Verdict) error {
 	if err != nil {
 		return err
 	}
-	ctx, p := e.plan(ctx, rules, req)
+	ctx, p := e.begin(ctx)
+	p.plan(e, rules, req)
 	e.take(ctx, p)
 	e.verdict(p, v)
-	return e.done(ctx, p, v)
+	e.done(ctx, p, req, v)
+	return nil
 }
 
 // Drain answers everyone who waits in a queue at once, and lets nobody wait from now on: what would have to is refused.

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+)
+
+// keptDescriptors bounds the scratch that is kept for the next request, so that one huge request holds no memory after
+// its answer.
+const keptDescriptors = 256
+
+// plan is the scratch of one decision: what its descriptors matched, the charges that follow, and their decisions. It is
+// reused, and allocates nothing once it has grown.
+type plan struct {
+	view      *view
+	domain    *rule.Domain   // nil: no such domain
+	metrics   *domainMetrics // never nil
+	matches   []match        // one a descriptor
+	charges   []store.Charge
+	decisions []store.Decision // one a charge
+	owners    []owner          // one a charge
+	tooMany   bool             // more than store.MaxCharges: nothing is asked of the store
+	admitted  bool             // whether the store's decisions, or the lack of any, let the request pass
+
+	queued bool          // some charge may be held in a queue
+	held   time.Duration // how long the answer was held
+	start  time.Time     // zero: not measured
+	span   trace.Span    // nil: none
+
+	values   []string
+	groups   []group
+	replaced map[string]struct{} // names of limits that some matched rule replaces
+}
+
+// match is what one descriptor came to.
+type match struct {
+	rule      *rule.Rule // nil: no rule
+	path      string
+	series    *series // where its hits are counted; found when they are
+	override  *limit  // the request's own limit, if valid
+	invalid   bool    // the request's own limit was not
+	unlimited bool
+	lenient   bool // a refund where none are taken: looked at, never refused
+	hits      uint64
+	first, n  int // its owners; charges too, unless tooMany
+}
+
+// unmatched reports whether neither a rule nor the request itself knows a limit for the descriptor.
+func (m *match) unmatched() bool { return m.rule == nil && m.override == nil }
+
+// owner says which limit a charge is made on, and for which descriptor.
+type owner struct {
+	limit *limit
+	match int
+}
+
+// group is a quota group of this request; its number is its place.
+type group struct {
+	name string
+	room bool // some member is shadowed, and so never over
+}
+
+// begin returns an empty plan. The context carries the decision's span, if there is one.
+func (e *Engine) begin(ctx context.Context) (context.Context, *plan) {
+	p := e.plans.Get().(*plan)
+	p.start = e.metrics.now()
+	ctx, p.span = e.startSpan(ctx)
+	return ctx, p
+}
+
+// plan matches req against v and lists its charges.
+func (p *plan) plan(e *Engine, v *view, req *Request) {
+	p.view = v
+	p.domain = v.snapshot.Domain(req.Domain)
+	p.metrics = e.metrics.unknown
+	if p.domain != nil {
+		p.metrics = v.domains[p.domain]
+	}
+	for i := range req.Descriptors {
+		p.match(e, req, &req.Descriptors[i])
+	}
+	for i := range p.matches {
+		p.chargeAll(e.keyer, &req.Descriptors[i], i)
+	}
+	p.settleGroups()
+}
+
+// match finds the rule and the limit of one descriptor, and collects the names it replaces.
+func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
+	p.matches = append(p.matches, match{hits: asked(req, d)})
+	m := &p.matches[len(p.matches)-1]
+	if p.domain == nil {
+		return
+	}
+	m.rule = p.domain.Match(d.Entries)
+	if d.HasOverride {
+		envoy := p.domain.Profile == rule.Envoy
+		base := m.rule
+		if envoy {
+			base = nil // the reference does not look at its rules for such a descriptor
+		}
+		m.override = p.view.override(p.domain, base, d.Override, e.overrideMax)
+		m.invalid = m.override == nil
+		if envoy && !m.invalid {
+			m.rule = nil
+		}
+	}
+	switch {
+	case m.rule != nil:
+		m.path = m.rule.MetricPath(d.Entries)
+		for _, name := range m.rule.Replaces {
+			if p.replaced == nil {
+				p.replaced = make(map[string]struct{})
+			}
+			p.replaced[name] = struct{}{}
+		}
+	case m.override != nil:
+		m.path = keyPath(p.domain.Name, d.Entries)
+	}
+}
+
+// chargeAll lists the charges of descriptor i: one a limit that nothing replaces.
+func (p *plan) chargeAll(k *store.Keyer, d *Descriptor, i int) {
+	m := &p.matches[i]
+	m.first = len(p.owners)
+	switch {
+	case m.override != nil:
+		p.charge(k, d, i, m.override)
+	case m.rule == nil:
+	case m.rule.Unlimited:
+		m.unlimited = !p.isReplaced(m.rule.Name)
+	default:
+		for _, l := range m.rule.Limits {
+			p.charge(k, d, i, &p.view.limits[l.ID])
+		}
+	}
+	m.n = len(p.owners) - m.first
+}
+
+func (p *plan) isReplaced(name string) bool {
+	_, ok := p.replaced[name]
+	return ok && name != ""
+}
+
+// charge lists one charge of descriptor i on l.
+func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *limit) {
+	if p.isReplaced(l.name) {
+		return
+	}
+	m := &p.matches[i]
+	p.owners = append(p.owners, owner{l, i})
+	if len(p.charges) == store.MaxCharges {
+		p.tooMany = true
+		return
+	}
+	c := store.Charge{
+		Limit: l.bucket, Policy: l.policy, MaxDelay: l.maxDelay,
+		Key:  k.Key(l.identity, p.keyValues(m.rule, l, d.Entries)),
+		Hits: cost(m.hits),
+		Vote: p.vote(m.rule),
+	}
+	report := d.HasHits && d.Hits > 0 && !d.Refund
+	switch {
+	case d.Refund && l.policy.Refunds:
+		c.Hits = -c.Hits
+	case d.Refund:
+		m.lenient = true
+		c.Hits, c.Vote = 0, store.VoteNone
+	case report && l.debt:
+		c.Book = store.BookAlways
+	case c.Hits > 0 && p.domain.Profile == rule.Envoy && c.Vote != store.VoteNone:
+		c.Book = store.BookWhenRefuses
+	}
+	p.charges = append(p.charges, c)
+	p.queued = p.queued || p.queues(len(p.charges)-1)
+}
+
+// keyValues returns the values that tell buckets of l apart; they hold until the next call.
+func (p *plan) keyValues(r *rule.Rule, l *limit, entries []rule.Entry) []string {
+	p.values = p.values[:0]
+	if !l.raw {
+		p.values = r.KeyValues(p.values, entries)
+		return p.values
+	}
+	for _, e := range entries {
+		p.values = append(p.values, e.Key, e.Value)
+	}
+	return p.values
+}
+
+// vote returns what a refusal under r does. Groups are numbered as they come up; settleGroups has the last word.
+func (p *plan) vote(r *rule.Rule) store.Vote {
+	if r == nil || !r.Quota {
+		if r != nil && r.Shadow {
+			return store.VoteNone
+		}
+		return store.VoteEnforce
+	}
+	g := 0
+	for g < len(p.groups) && p.groups[g].name != r.QuotaGroup {
+		g++
+	}
+	if g == len(p.groups) {
+		p.groups = append(p.groups, group{name: r.QuotaGroup})
+	}
+	if r.Shadow {
+		p.groups[g].room = true
+		return store.VoteNone
+	}
+	return store.VoteQuota + store.Vote(g)
+}
+
+// settleGroups takes the vote from quota groups that cannot refuse: a member that is shadowed is never over.
+func (p *plan) settleGroups() {
+	for i := range p.charges {
+		if v := p.charges[i].Vote; v >= store.VoteQuota && p.groups[v-store.VoteQuota].room {
+			p.charges[i].Vote = store.VoteNone
+		}
+	}
+}
+
+// keyPath is the path of a descriptor that no rule matched: the domain and its keys, without the values.
+func keyPath(domain string, entries []rule.Entry) string {
+	var b strings.Builder
+	b.WriteString(domain)
+	for _, e := range entries {
+		b.WriteByte('.')
+		b.WriteString(e.Key)
+	}
+	return b.String()
+}
+
+// release gives the scratch back for the next request, holding on to nothing of this one.
+func (p *plan) release(e *Engine) {
+	if len(p.matches) > keptDescriptors || cap(p.values) > keptDescriptors {
+		return
+	}
+	clear(p.matches)
+	clear(p.charges)
+	clear(p.decisions)
+	clear(p.owners)
+	clear(p.groups)
+	clear(p.values[:cap(p.values)])
+	clear(p.replaced)
+	*p = plan{
+		matches: p.matches[:0], charges: p.charges[:0], decisions: p.decisions[:0], owners: p.owners[:0],
+		groups: p.groups[:0], values: p.values[:0], replaced: p.replaced,
+	}
+	e.plans.Put(p)
+}

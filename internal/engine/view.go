@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+)
+
+// view is a snapshot as the engine uses it: every limit beside the numbers of its status and its counters, made once, so
+// that a request looks nothing up. Never changed but for its cache of overrides and the counters.
+type view struct {
+	snapshot  *rule.Snapshot
+	limits    []limit // by rule.Limit.ID
+	domains   map[*rule.Domain]*domainMetrics
+	overrides overrides
+}
+
+// limit is one limit that charges are made on: of a rule, or of a request.
+type limit struct {
+	bucket   *bucket.Limit
+	policy   *bucket.Policy
+	identity string
+	raw      bool // told apart by the entries as they came, since no rule says how
+
+	name       string
+	requests   uint32
+	unit       bucket.Unit
+	multiplier uint32
+	quota      int64         // see Status.Quota
+	window     time.Duration // see Status.Window
+
+	maxDelay time.Duration // > 0: answers may be held in a queue
+	debt     bool          // explicit hits are reports
+	rule     *ruleMetrics
+	index    int // of its counters within those of its rule
+}
+
+// newView compiles a snapshot. Counters of the view before live on where their labels do.
+func newView(s *rule.Snapshot, old *view) *view {
+	v := &view{
+		snapshot: s,
+		limits:   make([]limit, s.LimitCount()),
+		domains:  make(map[*rule.Domain]*domainMetrics),
+	}
+	before := make(map[string]*domainMetrics)
+	if old != nil {
+		for d, m := range old.domains {
+			before[d.Name] = m
+		}
+	}
+	for _, d := range s.Domains() {
+		m := newDomainMetrics(d.Name, before[d.Name])
+		v.domains[d] = m
+		for _, r := range d.Rules() {
+			if len(r.Limits) == 0 {
+				continue
+			}
+			rm := m.add(r)
+			for i, l := range r.Limits {
+				v.limits[l.ID] = configured(l, rm, i)
+			}
+		}
+	}
+	return v
+}
+
+func configured(l *rule.Limit, m *ruleMetrics, index int) limit {
+	x := limit{
+		bucket: l.Bucket, policy: l.Policy, identity: l.Identity,
+		name: l.Name, requests: l.Requests, unit: l.Unit, multiplier: max(l.Multiplier, 1),
+		rule: m, index: index,
+	}
+	x.derive()
+	return x
+}
+
+// derive fills in what follows from the bucket's limit.
+func (l *limit) derive() {
+	c := l.bucket.Config()
+	l.maxDelay, l.debt = c.MaxDelay, c.Debt > 0
+	l.quota, l.window = c.Hits, l.bucket.Period()
+	if c.Algorithm.Family() == bucket.Credit && c.Hits > 0 {
+		l.quota, l.window = c.Burst, scale(l.window, c.Burst, c.Hits)
+	}
+}
+
+// scale returns d × n ÷ m rounded up, and the longest duration where that is longer. m is at least 1.
+func scale(d time.Duration, n, m int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(n))
+	lo, carry := bits.Add64(lo, uint64(m-1), 0)
+	if hi += carry; hi >= uint64(m) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(m))
+	return time.Duration(min(q, math.MaxInt64))
+}
