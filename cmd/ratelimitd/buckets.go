@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
+	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
+)
+
+// lookTimeout is how long explain and key wait for Redis: a person's patience, not a decision's.
+const lookTimeout = 2 * time.Second
+
+// bucketsFlags say which buckets explain and key look at.
+type bucketsFlags struct{ redisURL, redisURLFile, keySecretFile string }
+
+func (f *bucketsFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.redisURL, "redis-url", "", "look at the buckets in the Redis at this `URL`; better set by environment or file: other users can read a command line")
+	flags.StringVar(&f.redisURLFile, "redis-url-file", "", "read --redis-url from this `file`")
+	flags.StringVar(&f.keySecretFile, "key-secret-file", "", "the `file` whose bytes serve derives bucket keys with; without it they are read from Redis")
+}
+
+// explainer is an engine that only explains.
+type explainer struct {
+	*engine.Engine
+	keyed bool // keys are those of a deployment; else of nobody
+	live  bool // buckets are those of a deployment; else all are full
+	close func() error
+}
+
+// explainer returns one over the buckets that the flags name. The error has exit code 4 if Redis cannot be reached.
+func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*explainer, error) {
+	url, err := redisURL(cmd, f.redisURL, f.redisURLFile)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := keySecret(f.keySecretFile)
+	if err != nil {
+		return nil, err
+	}
+	x := &explainer{keyed: secret != "", close: func() error { return nil }}
+	keyer := new(store.Keyer)
+	if secret != "" {
+		if err := keyer.Learn([]byte(secret)); err != nil {
+			return nil, usagef("--key-secret-file: %w", err)
+		}
+	}
+	buckets := store.Store(memstore.New(memstore.Options{}))
+	if url != "" {
+		redis, err := redisstore.New(redisstore.Options{URL: string(url), Timeout: lookTimeout, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return nil, usagef("--redis-url: %w", err)
+		}
+		x.close, x.live, buckets = redis.Close, true, redis
+		if !x.keyed {
+			if err := learn(cmd.Context(), redis, keyer); err != nil {
+				return nil, errors.Join(&exitError{exitUnreachable, err}, redis.Close())
+			}
+			x.keyed = true
+		}
+	}
+	x.Engine, err = engine.New(engine.Options{Snapshots: fixed{rules}, Store: buckets, Keyer: keyer})
+	if err != nil {
+		return nil, errors.Join(err, x.close())
+	}
+	return x, nil
+}
+
+// learn tells keyer the secret that is shared in Redis.
+func learn(ctx context.Context, redis *redisstore.Store, keyer *store.Keyer) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	secret, err := redis.Secret(ctx)
+	if err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
+	return keyer.Learn(secret)
+}
+
+// fixed are rules that never change.
+type fixed struct{ rules *rule.Snapshot }
+
+func (f fixed) Current() *rule.Snapshot { return f.rules }

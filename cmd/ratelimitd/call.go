@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ratelimitd/ratelimitd/internal/engine"
+)
+
+func callCommand() *cobra.Command {
+	var a ask
+	var out output
+	var addr string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "call [REQUEST]",
+		Short: "Ask a running server",
+		Long: `Ask a running server over gRPC, as a proxy would, and print its answer. The hits are
+spent. The exit code is 0 if the request is allowed, 3 if it is denied, 4 if the
+server cannot be reached.
+
+` + asksHelp,
+		Example: `  ratelimitd call 'shop | [plan=gold, user=u1]'
+  ratelimitd call --addr limits.internal:8081 --domain shop --descriptor plan=gold,user=u1 --hits 5
+
+  # Look without spending
+  ratelimitd call 'shop | [plan=gold, user=u1]h0' -o json
+
+  # A limit that the request brings along
+  ratelimitd call --domain shop --descriptor user=u1 --override 10/minute`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			req, err := a.request(args)
+			if err != nil {
+				return err
+			}
+			return call(cmd, addr, timeout, req, &out)
+		}),
+	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:8081", "`address` of the server's gRPC port")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Second, "how long to wait for the answer")
+	a.addTo(cmd)
+	out.addTo(cmd)
+	return cmd
+}
+
+func call(cmd *cobra.Command, addr string, timeout time.Duration, req *engine.Request, out *output) error {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return usagef("--addr: %w", err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	resp, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, wireRequest(req))
+	if err != nil {
+		st := status.Convert(err)
+		code := exitFailure
+		if st.Code() == codes.Unavailable || st.Code() == codes.DeadlineExceeded {
+			code = exitUnreachable
+		}
+		return &exitError{code, fmt.Errorf("%s: %s: %s", addr, st.Code(), st.Message())}
+	}
+	ans := newAnswer(resp)
+	if err := out.print(cmd.OutOrStdout(), ans, ans.table); err != nil {
+		return err
+	}
+	if resp.OverallCode == rlsv3.RateLimitResponse_OVER_LIMIT {
+		return &exitError{code: exitFindings}
+	}
+	return nil
+}
+
+func wireRequest(req *engine.Request) *rlsv3.RateLimitRequest {
+	w := &rlsv3.RateLimitRequest{Domain: req.Domain, HitsAddend: req.Hits}
+	for _, d := range req.Descriptors {
+		wd := &ratelimitv3.RateLimitDescriptor{IsNegativeHits: d.Refund}
+		for _, e := range d.Entries {
+			wd.Entries = append(wd.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+		}
+		if d.HasHits {
+			wd.HitsAddend = wrapperspb.UInt64(d.Hits)
+		}
+		if d.HasOverride {
+			wd.Limit = &ratelimitv3.RateLimitDescriptor_RateLimitOverride{
+				RequestsPerUnit: d.Override.Requests, Unit: typev3.RateLimitUnit(d.Override.Unit),
+			}
+			if d.Override.HasMultiplier {
+				wd.Limit.UnitMultiplier = wrapperspb.UInt32(d.Override.Multiplier)
+			}
+		}
+		w.Descriptors = append(w.Descriptors, wd)
+	}
+	return w
+}
+
+// answer is what call prints.
+type answer struct {
+	Code     string         `json:"code"` // OK or OVER_LIMIT, as on the wire
+	Statuses []answerStatus `json:"statuses"`
+	Headers  []string       `json:"headers,omitempty"` // "name: value"
+	Body     string         `json:"body,omitempty"`
+	Metadata map[string]any `json:"metadata,omitempty"`
+}
+
+type answerStatus struct {
+	Code      string `json:"code"`
+	Limit     string `json:"limit,omitempty"` // 100/minute; none applies if empty
+	Name      string `json:"name,omitempty"`
+	Remaining uint32 `json:"remaining"`
+	Reset     string `json:"duration_until_reset,omitempty"`
+}
+
+func newAnswer(resp *rlsv3.RateLimitResponse) *answer {
+	a := &answer{Code: resp.OverallCode.String(), Body: string(resp.RawBody), Statuses: []answerStatus{}}
+	for _, s := range resp.Statuses {
+		st := answerStatus{Code: s.Code.String(), Name: s.CurrentLimit.GetName(), Remaining: s.LimitRemaining}
+		if l := s.CurrentLimit; l != nil {
+			st.Limit = strconv.FormatUint(uint64(l.RequestsPerUnit), 10) + "/" + strings.ToLower(l.Unit.String())
+			if m := l.GetUnitMultiplier().GetValue(); m > 1 {
+				st.Limit = fmt.Sprintf("%d/%d%s", l.RequestsPerUnit, m, strings.ToLower(l.Unit.String()))
+			}
+		}
+		if s.DurationUntilReset != nil {
+			st.Reset = s.DurationUntilReset.AsDuration().String()
+		}
+		a.Statuses = append(a.Statuses, st)
+	}
+	for _, h := range resp.ResponseHeadersToAdd {
+		a.Headers = append(a.Headers, header(h))
+	}
+	if resp.DynamicMetadata != nil {
+		a.Metadata = resp.DynamicMetadata.AsMap()
+	}
+	return a
+}
+
+func header(h *corev3.HeaderValue) string {
+	value := h.Value
+	if value == "" {
+		value = string(h.RawValue)
+	}
+	return h.Key + ": " + value
+}
+
+func (a *answer) table(w io.Writer) {
+	fmt.Fprintln(w, a.Code)
+	lines := [][]string{{"STATUS", "LIMIT", "NAME", "REMAINING", "RESET"}}
+	for _, s := range a.Statuses {
+		remaining := strconv.FormatUint(uint64(s.Remaining), 10)
+		if s.Limit == "" && s.Remaining == 0 {
+			remaining = ""
+		}
+		lines = append(lines, []string{s.Code, dash(s.Limit), dash(s.Name), dash(remaining), dash(s.Reset)})
+	}
+	columns(w, lines)
+	for _, h := range a.Headers {
+		fmt.Fprintln(w, h)
+	}
+	if a.Body != "" {
+		fmt.Fprintln(w, a.Body)
+	}
+}

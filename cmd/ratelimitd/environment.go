@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/ratelimitd/ratelimitd/internal/app"
+)
+
+// tracing reads which traces OpenTelemetry's standard variables ask for. The specification's default is to export; ours
+// is off until a variable says so, since most who start the service have no receiver. What the variables that are not
+// read here mean is up to the SDK.
+func tracing(lookup func(string) (string, bool)) (app.Tracing, error) {
+	get := func(names ...string) string {
+		for _, name := range names {
+			if value, _ := lookup(name); value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	t := app.Tracing{Sampled: get("OTEL_TRACES_SAMPLER") != ""}
+	if strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") {
+		return t, nil
+	}
+	switch exporter := get("OTEL_TRACES_EXPORTER"); exporter {
+	case "otlp":
+	case "none":
+		return t, nil
+	case "":
+		if get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
+			return t, nil
+		}
+	default:
+		return t, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: want otlp or none", exporter)
+	}
+	switch protocol := get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol {
+	case "grpc":
+		t.Protocol = app.TraceGRPC
+	case "http/protobuf", "":
+		t.Protocol = app.TraceHTTP
+	default:
+		return t, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q: want grpc or http/protobuf", protocol)
+	}
+	return t, nil
+}
+
+// Collecting garbage at every doubling of a heap of a few megabytes costs more than deciding: the heap may grow to nine
+// times what is live, under a limit on the whole.
+const (
+	gcPercent   = 800
+	memoryRatio = 0.9
+)
+
+// tuneMemory sets Go's memory limit from the container's or the machine's, and lets garbage wait under it. GOMEMLIMIT
+// and GOGC win.
+func tuneMemory(log *slog.Logger) {
+	limit, err := memlimit.Set(
+		memlimit.WithRatio(memoryRatio),
+		memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)),
+	)
+	if err != nil {
+		log.Debug("no memory limit found", "error", err)
+		return
+	}
+	if os.Getenv("GOGC") == "" && limit != math.MaxInt64 {
+		debug.SetGCPercent(gcPercent)
+	}
+	log.Debug("memory", "limit_bytes", limit)
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ratelimitd/ratelimitd/internal/engine"
+)
+
+func explainCommand() *cobra.Command {
+	var f rulesFlags
+	var b bucketsFlags
+	var a ask
+	var out output
+	cmd := &cobra.Command{
+		Use:   "explain --rules DIR|FILE [REQUEST]",
+		Short: "Say which limits a request meets, and why",
+		Long: `Say how a request would be decided under the rules: how each entry was matched, which
+rule was reached and where it stands, which limits apply, and what the answer would be.
+Nothing is spent.
+
+Without --redis-url every bucket is full, as for a request nobody made before. With it,
+the buckets of a running deployment are looked at.
+
+` + asksHelp,
+		Example: `  ratelimitd explain --rules ./rules 'shop | [plan=gold, user=u1]'
+
+  # Why is this user denied now?
+  ratelimitd explain --rules ./rules --redis-url-file /run/secrets/redis-url 'shop | [plan=gold, user=u1]'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			x, err := explanation(cmd, args, &f, &b, &a)
+			if err != nil {
+				return err
+			}
+			return out.print(cmd.OutOrStdout(), x, func(w io.Writer) { explain(w, x) })
+		}),
+	}
+	f.addTo(cmd)
+	b.addTo(cmd)
+	a.addTo(cmd)
+	out.addTo(cmd)
+	return cmd
+}
+
+// explanation explains the request of args and flags. Keys that are nobody's are left out.
+func explanation(cmd *cobra.Command, args []string, f *rulesFlags, b *bucketsFlags, a *ask) (_ *engine.Explanation, err error) {
+	req, err := a.request(args)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := f.load(cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	x, err := b.explainer(cmd, snapshot)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	e, err := x.Explain(cmd.Context(), req)
+	if err != nil {
+		return nil, usagef("request: %w", err)
+	}
+	for i := range e.Descriptors {
+		for j := range e.Descriptors[i].Charges {
+			c := &e.Descriptors[i].Charges[j]
+			if x.live && c.Unpaid {
+				return nil, &exitError{exitUnreachable, errors.New("--redis-url: Redis did not answer")}
+			}
+			if !x.keyed {
+				c.Key = ""
+			}
+		}
+	}
+	return e, nil
+}
+
+// explain writes an explanation for people.
+func explain(w io.Writer, x *engine.Explanation) {
+	switch {
+	case x.TooMany:
+		fmt.Fprintln(w, "OVER: more limits than one request may charge")
+	case x.Asked == nil:
+	case x.Asked.Over:
+		fmt.Fprintf(w, "OVER%s%s\n", decidedBy(x.Asked), again(x.Asked.RetryAfter))
+	default:
+		fmt.Fprintf(w, "OK%s\n", decidedBy(x.Asked))
+	}
+	if !x.Known {
+		fmt.Fprintf(w, "no rules name the domain %q\n", x.Domain)
+	}
+	for i := range x.Descriptors {
+		explainDescriptor(w, x.Domain, &x.Descriptors[i])
+	}
+}
+
+func decidedBy(o *engine.Outcome) string {
+	if o.Descriptor == nil {
+		return ""
+	}
+	name := ""
+	if o.Limit != "" {
+		name = fmt.Sprintf(" (limit %q)", o.Limit)
+	}
+	return fmt.Sprintf(", by %s%s, remaining %d", o.Rule, name, o.Remaining)
+}
+
+// again says when the request would pass.
+func again(seconds float64) string {
+	if seconds < 0 {
+		return ", no wait helps"
+	}
+	return ", passes in " + duration(seconds)
+}
+
+func duration(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
+}
+
+func explainDescriptor(w io.Writer, domain string, d *engine.ExplainedDescriptor) {
+	hits := strconv.FormatUint(d.Hits, 10) + " hits"
+	switch {
+	case d.Refund:
+		hits += " given back"
+	case d.Hits == 0:
+		hits = "a look"
+	case d.Hits == 1:
+		hits = "1 hit"
+	}
+	fmt.Fprintf(w, "\n[%s] %s\n", strings.Join(d.Entries, ", "), hits)
+	for _, l := range d.Levels {
+		if l.Node == "" {
+			fmt.Fprintf(w, "  %s: no node\n", l.Entry)
+			continue
+		}
+		fmt.Fprintf(w, "  %s: %s %s (%s)\n", l.Entry, l.Match, l.Node, l.At)
+	}
+	fmt.Fprintf(w, "  %s\n", d.Why)
+	if d.Rule != "" {
+		fmt.Fprintf(w, "  rule %s.%s at %s%s\n", domain, d.Rule, d.At, modes(d))
+	}
+	if d.Override != "" {
+		fmt.Fprintf(w, "  the request's limit: %s\n", d.Override)
+	}
+	for _, r := range d.Replaced {
+		fmt.Fprintf(w, "  replaced: %s\n", r)
+	}
+	for i := range d.Charges {
+		explainCharge(w, &d.Charges[i])
+	}
+}
+
+func modes(d *engine.ExplainedDescriptor) string {
+	modes := ""
+	if d.Shadow {
+		modes += ", shadow: never refuses"
+	}
+	if d.Quota {
+		modes += ", quota"
+		if d.Group != "" {
+			modes += " of group " + d.Group
+		}
+	}
+	return modes
+}
+
+func explainCharge(w io.Writer, c *engine.ExplainedCharge) {
+	multiplier := ""
+	if c.Multiplier > 1 {
+		multiplier = strconv.FormatUint(uint64(c.Multiplier), 10)
+	}
+	fmt.Fprintf(w, "  limit")
+	if c.Limit != "" {
+		fmt.Fprintf(w, " %q", c.Limit)
+	}
+	fmt.Fprintf(w, " %d/%s%s %s", c.Requests, multiplier, c.Unit, c.Algorithm)
+	if c.Burst > 0 && c.Burst != int64(c.Requests) {
+		fmt.Fprintf(w, ", burst %d", c.Burst)
+	}
+	fmt.Fprintf(w, ": remaining %d", c.Remaining)
+	if c.AskedOver {
+		fmt.Fprintf(w, ", OVER%s", again(c.RetryAfter))
+	}
+	fmt.Fprintln(w)
+	if c.Key != "" {
+		fmt.Fprintf(w, "    key %s\n", c.Key)
+	}
+}

@@ -1,0 +1,127 @@
+// Command ratelimitd serves rate-limit decisions, and helps to write, try and understand their rules.
+//
+// It reads flags, environment and a config file, and turns them into app.Options and calls of the other rooms; exit
+// codes and what is printed are its own. One file holds one subcommand.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes, the same for every command.
+const (
+	exitOK          = 0 // done; the request is allowed
+	exitFailure     = 1 // it could not be done, or rules are wrong
+	exitUsage       = 2 // the command line, the environment or the config file is wrong
+	exitFindings    = 3 // the request is denied; the rules load, but something in them looks wrong
+	exitUnreachable = 4 // a server could not be reached
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run executes one command and returns its exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return exitOK
+	}
+	exit := (*exitError)(nil)
+	if !errors.As(err, &exit) {
+		// Cobra's own complaints: an unknown command or flag, too many arguments.
+		exit = &exitError{exitUsage, err}
+	}
+	if exit.err != nil {
+		for line := range strings.SplitSeq(exit.err.Error(), "\n") {
+			fmt.Fprintf(stderr, "ratelimitd: %s\n", line)
+		}
+	}
+	if exit.code == exitUsage {
+		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	}
+	return exit.code
+}
+
+// exitError ends the process with a code. Without an error everything has been said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef returns an error of the caller's making.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ratelimitd",
+		Short: "Decide whether requests may pass",
+		Long: `ratelimitd answers one question, for proxies that speak Envoy's rate limit
+service: may this request pass? It reads its limits from YAML files, those of
+envoyproxy/ratelimit included, and counts in memory or in Redis.
+
+Every flag can also be given as an environment variable (--grpc-addr is
+RATELIMITD_GRPC_ADDR) or in a YAML file of flag names that --config names. A flag
+wins over the environment, the environment over the file, the file over the
+default.
+
+Data goes to standard output, everything else to standard error. Exit codes:
+  0  done; the request is allowed
+  1  it could not be done, or the rules are wrong
+  2  the command line, the environment or the config file is wrong
+  3  the request is denied, or a check has findings
+  4  the server could not be reached`,
+		Example: `  # Serve the rules of a directory, counting in memory
+  ratelimitd serve --rules ./rules
+
+  # What would happen to this request, and why?
+  ratelimitd explain --rules ./rules 'shop | [plan=gold, user=u1]'
+
+  # Ask a running server
+  ratelimitd call 'shop | [plan=gold, user=u1]'`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.PersistentFlags().String("config", "", "read settings from this YAML `file`: flag names and their values")
+	root.AddCommand(serveCommand(), checkCommand(), explainCommand(), keyCommand(), callCommand(), testCommand(),
+		versionCommand())
+	return root
+}
+
+// runs wraps what a command does: settings are completed first, and whatever it returns ends with exit code 1 unless
+// it chose another.
+func runs(do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := completeSettings(cmd, os.LookupEnv); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		err := do(cmd, args)
+		if exit := (*exitError)(nil); err != nil && !errors.As(err, &exit) {
+			return &exitError{exitFailure, err}
+		}
+		return err
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+)
+
+// output is how a command prints its data.
+type output struct{ format string }
+
+// addTo gives cmd the flag -o.
+func (o *output) addTo(cmd *cobra.Command) {
+	o.format = "table"
+	cmd.Flags().VarP(&choice{&o.format, []string{"table", "json", "yaml"}}, "output", "o", "print as table, json or yaml")
+}
+
+// print writes v as JSON or YAML, with the names of its json tags in both, or calls table for people.
+func (o *output) print(w io.Writer, v any, table func(io.Writer)) error {
+	switch o.format {
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(v)
+	case "yaml":
+		data, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		// JSON is YAML: read as such it keeps names and their order, and block style makes it readable.
+		var doc yaml.Node
+		if err := yaml.Unmarshal(data, &doc); err != nil {
+			return err
+		}
+		blockStyle(&doc)
+		out, err := yaml.Marshal(&doc)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(out)
+		return err
+	}
+	table(w)
+	return nil
+}
+
+func blockStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		blockStyle(c)
+	}
+}
+
+// columns writes lines of cells with aligned columns.
+func columns(w io.Writer, lines [][]string) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		for i, cell := range line {
+			if i > 0 {
+				fmt.Fprint(tw, "\t")
+			}
+			fmt.Fprint(tw, cell)
+		}
+		fmt.Fprintln(tw)
+	}
+	tw.Flush()
+}

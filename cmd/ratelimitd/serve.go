@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ratelimitd/ratelimitd/internal/app"
+	"github.com/ratelimitd/ratelimitd/internal/transport"
+)
+
+// serveFlags are the flags of serve that do not go into app.Options as they are.
+type serveFlags struct {
+	profile       string
+	redisURL      string
+	redisURLFile  string
+	keySecretFile string
+	headers       []string
+	logFormat     string
+	logLevel      slog.Level
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	var o app.Options
+	cmd := &cobra.Command{
+		Use:   "serve --rules DIR|FILE",
+		Short: "Serve decisions",
+		Long: `Serve decisions to Envoy and everything else that speaks its rate limit service.
+
+Three ports are opened:
+  gRPC   Envoy's RateLimitService v3, and health (for "" and "ratelimit")
+  HTTP   /json (the same service as JSON), /healthcheck and /readyz
+  admin  /metrics, /rlconfig, /config and /debug/pprof/, on loopback only
+
+Without --redis-url, buckets are kept in the memory of this process: right for one
+process and for trying things. With it, all processes on one Redis share their
+buckets. Redis need not be there at the start: until it is, each limit answers as
+its on_backend_failure says.
+
+SIGHUP reads the rules again; if they are wrong, the last good ones stay, and the log
+says why. SIGTERM and SIGINT drain: health says "not serving", calls are answered
+for --drain-delay more, so that every proxy notices, then connections are ended and
+the process exits with 0. A second signal ends it at once.
+
+Traces are sent if the environment asks for them by OpenTelemetry's own variables,
+OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
+		Example: `  # Count in memory
+  ratelimitd serve --rules ./rules
+
+  # Share buckets through Redis; the URL, which holds a password, comes from a file
+  ratelimitd serve --rules ./rules --redis-url-file /run/secrets/redis-url
+
+  # The same by environment
+  RATELIMITD_RULES=./rules RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd serve
+
+  # Try new rules without refusing anything
+  ratelimitd serve --rules ./rules --shadow`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error { return serve(cmd, &o, &f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Rules, "rules", "", "the rules: a `path` of a file, or of a directory of *.yaml, *.yml and *.json")
+	choiceVar(flags, &f.profile, "default-profile", "whose answers files give that name no profile: ours, or the reference service's", "native", "envoy")
+	flags.StringVar(&o.GRPCAddr, "grpc-addr", app.DefaultGRPCAddr, "`address` of the gRPC port")
+	flags.StringVar(&o.HTTPAddr, "http-addr", app.DefaultHTTPAddr, "`address` of the HTTP port")
+	flags.StringVar(&o.AdminAddr, "admin-addr", app.DefaultAdminAddr, "`address` of the admin port, which asks for no password")
+	flags.BoolVar(&o.AdminRemote, "admin-remote", false, "allow an --admin-addr that other machines can reach")
+	flags.StringVar(&f.redisURL, "redis-url", "", "share buckets in the Redis at this `URL` (redis://, rediss://); better set by environment or file: other users can read a command line")
+	flags.StringVar(&f.redisURLFile, "redis-url-file", "", "read --redis-url from this `file`")
+	flags.DurationVar(&o.RedisTimeout, "redis-timeout", app.DefaultRedisTimeout, "how long a decision waits for Redis")
+	flags.StringVar(&f.keySecretFile, "key-secret-file", "", "derive bucket keys with the bytes of this `file`, 16 or more, the same for all processes; without it they share one that is kept in Redis")
+	flags.IntVar(&o.MaxBuckets, "max-buckets", 0, "most buckets in memory without Redis (0: 2,000,000)")
+	flags.BoolVar(&o.Shadow, "shadow", false, "decide and count, but refuse nothing")
+	flags.Uint32Var(&o.OverrideMax, "override-max", 0, "largest requests_per_unit that a request's own limit may ask for (0: any)")
+	flags.BoolVar(&o.ResponseMetadata, "response-metadata", false, "answer with dynamic metadata: the deciding rule, what remains, where it was paid")
+	flags.StringSliceVar(&f.headers, "headers", []string{"ietf"}, "response headers, comma-separated: ietf (RateLimit, RateLimit-Policy), envoy or github (X-RateLimit-*), reference (as the reference service, profile envoy only), none")
+	flags.BoolVar(&o.RetryJitter, "retry-jitter", true, "spread Retry-After, so that clients do not return all at once")
+	flags.BoolVar(&o.Problem, "problem", true, "refuse with a short problem+json body")
+	flags.BoolVar(&o.Reflection, "reflection", false, "serve gRPC reflection")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", app.DefaultDrainDelay, "how long calls are still answered after health said \"not serving\": longer than the proxies' health interval × threshold")
+	flags.DurationVar(&o.StopTimeout, "stop-timeout", app.DefaultStopTimeout, "how long calls in flight may take to end after that")
+	choiceVar(flags, &f.logFormat, "log-format", "how log lines are written", "json", "text")
+	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least `level` that is logged: debug, info, warn or error")
+	return cmd
+}
+
+func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
+	handler := slog.Handler(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel}))
+	if f.logFormat == "text" {
+		handler = slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel})
+	}
+	o.Logger = slog.New(handler)
+	slog.SetDefault(o.Logger) // what libraries say through the log package comes out the same way
+
+	o.Build = build()
+	o.DefaultProfile = profile(f.profile)
+	var err error
+	if o.Rules == "" {
+		return usagef("--rules: want a file or a directory of rules")
+	}
+	if o.Headers, err = headers(f.headers); err != nil {
+		return usagef("--headers: %w", err)
+	}
+	if o.RedisURL, err = redisURL(cmd, f.redisURL, f.redisURLFile); err != nil {
+		return err
+	}
+	if o.KeySecret, err = keySecret(f.keySecretFile); err != nil {
+		return err
+	}
+	if o.Tracing, err = tracing(os.LookupEnv); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	tuneMemory(o.Logger)
+
+	// After the first signal the system's own handling is back: a second one ends the process.
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	o.Reload = hangups
+	return app.Run(ctx, *o)
+}
+
+// redisURL returns the URL from where it was given, and warns if others can read it there.
+func redisURL(cmd *cobra.Command, url, file string) (app.Secret, error) {
+	switch {
+	case url != "" && file != "":
+		return "", usagef("--redis-url and --redis-url-file: want one of them")
+	case file != "":
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", usagef("--redis-url-file: %w", err)
+		}
+		if url = strings.TrimSpace(string(data)); url == "" {
+			return "", usagef("--redis-url-file: %s is empty", file)
+		}
+	case origin(cmd, "redis-url") == originFlag && strings.Contains(url, "@"):
+		slog.Warn("--redis-url on the command line can be read by other users; use RATELIMITD_REDIS_URL or --redis-url-file")
+	}
+	return app.Secret(url), nil
+}
+
+// keySecret returns the bytes of a file as they are, none without a file.
+func keySecret(file string) (app.Secret, error) {
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	switch {
+	case err != nil:
+		return "", usagef("--key-secret-file: %w", err)
+	case len(data) == 0:
+		return "", usagef("--key-secret-file: %s is empty", file)
+	}
+	return app.Secret(data), nil
+}
+
+// headers translates the words of --headers.
+func headers(words []string) (transport.Headers, error) {
+	var h transport.Headers
+	for _, w := range words {
+		legacy := transport.LegacyOff
+		switch w {
+		case "none":
+		case "ietf":
+			h.IETF = true
+		case "reference":
+			h.Reference = true
+		case "envoy":
+			legacy = transport.LegacyEnvoy
+		case "github":
+			legacy = transport.LegacyGitHub
+		default:
+			return h, usagef("%q: want ietf, envoy, github, reference or none", w)
+		}
+		switch {
+		case w == "none" && len(words) > 1:
+			return h, usagef("none: want no other beside it")
+		case legacy != transport.LegacyOff && h.Legacy != transport.LegacyOff && h.Legacy != legacy:
+			return h, usagef("envoy and github mean different things by the same names: want one of them")
+		case legacy != transport.LegacyOff:
+			h.Legacy = legacy
+		}
+	}
+	return h, nil
+}

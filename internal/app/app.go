@@ -1,0 +1,298 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	noopmetric "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+
+	"github.com/ratelimitd/ratelimitd/internal/config"
+	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
+	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
+	"github.com/ratelimitd/ratelimitd/internal/transport"
+)
+
+// App is one process of the service. Its methods are safe for concurrent use. Made by New.
+type App struct {
+	o       Options
+	log     *slog.Logger
+	reg     *prometheus.Registry
+	files   *config.Files
+	engine  *engine.Engine
+	grpc    *transport.GRPC
+	http    http.Handler
+	admin   http.Handler
+	redis   *redisstore.Store // nil: the embedded store
+	keyer   *store.Keyer
+	serving atomic.Bool
+	failed  chan error // the first server that ended by itself
+
+	mu        sync.Mutex // guards what follows
+	undo      cleanup
+	started   bool
+	listeners map[string]net.Listener
+
+	stop    sync.Once
+	stopErr error
+}
+
+// New builds a process that does not serve yet: the rules are loaded, the store is made (Redis is not waited for), and
+// the engine and its doors are wired. The error lists every option that is wrong, or every problem of the rules; then
+// nothing is left behind.
+func New(o Options) (_ *App, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.RedisTimeout == 0 {
+		o.RedisTimeout = DefaultRedisTimeout
+	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	a := &App{o: o, log: o.Logger, reg: newRegistry(o.Build), failed: make(chan error, 1), listeners: map[string]net.Listener{}}
+	defer func() {
+		if err != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), o.StopTimeout)
+			defer cancel()
+			err = errors.Join(err, a.undo.run(ctx, a.log))
+		}
+	}()
+
+	// One straight function on purpose: what depends on what can be read from top to bottom.
+	a.files, err = config.NewFiles(o.Rules, config.Options{
+		Rules: rule.Options{DefaultProfile: o.DefaultProfile}, Registerer: a.reg, Logger: a.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var tracer trace.Tracer
+	var serverOptions []grpc.ServerOption
+	provider, err := newTracerProvider(context.Background(), o.Tracing, o.Build)
+	if err != nil {
+		return nil, err
+	}
+	if provider != nil {
+		a.undo.add("send the last spans", provider.Shutdown)
+		tracer = provider.Tracer("github.com/ratelimitd/ratelimitd")
+		serverOptions = append(serverOptions, grpc.StatsHandler(otelgrpc.NewServerHandler(
+			otelgrpc.WithTracerProvider(provider),
+			otelgrpc.WithMeterProvider(noopmetric.NewMeterProvider()), // metrics are Prometheus'
+			otelgrpc.WithPropagators(propagation.TraceContext{}),
+			otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+		)))
+	}
+
+	buckets, err := a.newStore(tracer)
+	if err != nil {
+		return nil, err
+	}
+	a.engine, err = engine.New(engine.Options{
+		Snapshots: a.files, Store: buckets, Keyer: a.keyer,
+		Shadow: o.Shadow, OverrideMax: o.OverrideMax,
+		Registerer: a.reg, Logger: a.log, Tracer: tracer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make engine: %w", err)
+	}
+	doors := transport.Options{
+		Decider: a.engine, Snapshots: a.files, Serving: a.serving.Load,
+		Reflection: o.Reflection, ResponseMetadata: o.ResponseMetadata, RetryJitter: o.RetryJitter, Problem: o.Problem,
+		Headers: o.Headers, Registerer: a.reg, Logger: a.log, ServerOptions: serverOptions,
+	}
+	a.grpc = transport.NewGRPC(doors)
+	a.http = transport.HTTP(doors)
+	a.admin = adminHandler(a.reg, a.files, transport.RLConfig(a.files))
+	return a, nil
+}
+
+// newStore makes the store that the options ask for, and the keyer that goes with it.
+func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
+	secret := string(a.o.KeySecret)
+	if a.o.RedisURL == "" && secret == "" {
+		secret = rand.Text() // nobody else looks at these buckets, and they end with the process
+	}
+	a.keyer = new(store.Keyer)
+	if secret != "" {
+		if err := a.keyer.Learn([]byte(secret)); err != nil {
+			return nil, err
+		}
+	}
+	if a.o.RedisURL == "" {
+		return memstore.New(memstore.Options{MaxBuckets: a.o.MaxBuckets, Registerer: a.reg}), nil
+	}
+	redis, err := redisstore.New(redisstore.Options{
+		URL: string(a.o.RedisURL), Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make Redis store: %w", err)
+	}
+	a.undo.add("close Redis", func(context.Context) error { return redis.Close() })
+	a.redis = redis
+	return redis, nil
+}
+
+// errStarted says that a process starts once.
+var errStarted = errors.New("start: already started or stopped")
+
+// Start listens on all ports, and then serves them all; it does not wait for Redis. ctx bounds the start only. The error
+// names the flag and the address that could not be had; then Stop has been done. Start after Stop, or twice, is an error.
+func (a *App) Start(ctx context.Context) error {
+	err := a.start(ctx)
+	if err == nil || errors.Is(err, errStarted) {
+		return err
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.o.StopTimeout)
+	defer cancel()
+	return errors.Join(err, a.Stop(stopping))
+}
+
+func (a *App) start(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.started {
+		return errStarted
+	}
+	a.started = true
+
+	for _, l := range []struct{ name, flag, addr string }{
+		{"grpc", "--grpc-addr", a.o.GRPCAddr},
+		{"http", "--http-addr", a.o.HTTPAddr},
+		{"admin", "--admin-addr", a.o.AdminAddr},
+	} {
+		ln, err := listen(ctx, l.addr)
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", l.flag, l.addr, err)
+		}
+		a.listeners[l.name] = ln
+		// Until a server has taken the listener, nobody else closes it.
+		a.undo.add("close the "+l.name+" port", func(context.Context) error { return closeListener(ln) })
+	}
+
+	if a.redis != nil && a.o.KeySecret == "" {
+		a.undo.add("stop reading the key secret", background(func(ctx context.Context) {
+			learn(ctx, a.redis, a.keyer, a.log)
+		}))
+	}
+	a.serveHTTP("admin", a.admin)
+	a.serveHTTP("http", a.http)
+	a.serve("grpc", a.grpc.Serve)
+	a.undo.add("finish gRPC calls", a.grpc.Drain)
+	a.undo.add("answer who waits in a queue", func(context.Context) error {
+		a.engine.Drain()
+		return nil
+	})
+	a.undo.add("tell proxies and wait", a.leave)
+
+	a.serving.Store(true)
+	a.grpc.SetServing(true)
+	a.log.Info("serving", "grpc", a.listeners["grpc"].Addr().String(), "http", a.listeners["http"].Addr().String(),
+		"admin", a.listeners["admin"].Addr().String(), "store", a.storeName())
+	return nil
+}
+
+func (a *App) storeName() string {
+	if a.redis != nil {
+		return "redis"
+	}
+	return "memory"
+}
+
+// leave says "not serving", and keeps serving for the drain delay, within which proxies notice.
+func (a *App) leave(ctx context.Context) error {
+	a.serving.Store(false)
+	a.grpc.SetServing(false)
+	if a.o.DrainDelay == 0 {
+		return nil
+	}
+	a.log.Info("draining: health says not serving, calls are still answered; a second signal ends at once",
+		"delay", a.o.DrainDelay.String())
+	t := time.NewTimer(a.o.DrainDelay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stop undoes Start and New in reverse, outside in: health says "not serving", the drain delay passes, calls in flight
+// are answered, ports are closed, then stores. It returns within ctx's deadline and a second a step; the error joins
+// those of the steps. A second call waits for the first and returns the same.
+func (a *App) Stop(ctx context.Context) error {
+	a.stop.Do(func() {
+		a.mu.Lock()
+		a.started = true
+		undo := a.undo
+		a.undo = cleanup{}
+		a.mu.Unlock()
+		a.stopErr = undo.run(ctx, a.log)
+	})
+	return a.stopErr
+}
+
+// Addr returns the address of a port, "grpc", "http" or "admin", once Start has returned; nil before, and for any other
+// name.
+func (a *App) Addr(name string) net.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ln := a.listeners[name]; ln != nil {
+		return ln.Addr()
+	}
+	return nil
+}
+
+// Reload reads the rules again; see config.Files.Reload.
+func (a *App) Reload() error { return a.files.Reload() }
+
+// Run builds a process and serves until ctx ends or a server fails; then it stops, within the drain delay and the stop
+// timeout. Every value from o.Reload makes it read the rules again. It returns nil if ctx ended it and the stop was
+// clean.
+func Run(ctx context.Context, o Options) error {
+	a, err := New(o)
+	if err != nil {
+		return err
+	}
+	if err := a.Start(ctx); err != nil {
+		return err
+	}
+	err = a.wait(ctx)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.o.DrainDelay+a.o.StopTimeout)
+	defer cancel()
+	return errors.Join(err, a.Stop(stopping))
+}
+
+func (a *App) wait(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-a.failed:
+			return err
+		case <-a.o.Reload:
+			// What went wrong is logged, counted and shown where it happened; the last good rules stay.
+			_ = a.Reload()
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/transport"
+)
+
+// The defaults of Options.
+const (
+	DefaultGRPCAddr     = ":8081"
+	DefaultHTTPAddr     = ":8080"
+	DefaultAdminAddr    = "127.0.0.1:8082"
+	DefaultRedisTimeout = 5 * time.Millisecond
+
+	// DefaultDrainDelay is a health interval of 5 s times an unhealthy threshold of 2, the second within which Envoy
+	// merges updates (update_merge_window), and a second to spare.
+	DefaultDrainDelay = 12 * time.Second
+
+	// DefaultStopTimeout bounds what comes after the delay; together they stay under the 30 s of Kubernetes.
+	DefaultStopTimeout = 10 * time.Second
+)
+
+// Options describes a process to New. Rules must be given; addresses are listened on as they are, so that an empty one
+// is a free port of all interfaces.
+type Options struct {
+	Build Build
+
+	Rules          string       // a file, or a directory of rules
+	DefaultProfile rule.Profile // of files that name none
+
+	GRPCAddr    string
+	HTTPAddr    string
+	AdminAddr   string // loopback, unless AdminRemote
+	AdminRemote bool   // the admin port, which asks for no password, may be reached from other machines
+
+	RedisURL     Secret        // "": buckets live in this process
+	RedisTimeout time.Duration // 0: DefaultRedisTimeout
+	MaxBuckets   int           // of the embedded store; 0: its own default
+	KeySecret    Secret        // what bucket keys are derived with, 16 bytes or more; "": shared in Redis, or random without it
+
+	Shadow           bool   // decide and count, refuse nothing
+	OverrideMax      uint32 // largest requests_per_unit a request's own limit may ask for; 0: any
+	Reflection       bool
+	ResponseMetadata bool
+	RetryJitter      bool
+	Problem          bool // refuse with a problem+json body
+	Headers          transport.Headers
+
+	DrainDelay  time.Duration // between saying "not serving" and ending connections; 0: none
+	StopTimeout time.Duration // for everything after it; 0: DefaultStopTimeout
+
+	Tracing Tracing
+	Logger  *slog.Logger     // nil: slog.Default()
+	Reload  <-chan os.Signal // Run reads the rules again at every value; nil: never
+}
+
+// validate returns everything that is wrong, in the words of the command line.
+func (o *Options) validate() error {
+	var errs []error
+	if o.Rules == "" {
+		errs = append(errs, errors.New("--rules: want a file or a directory of rules"))
+	}
+	if o.KeySecret != "" {
+		if _, err := store.NewKeyer([]byte(o.KeySecret)); err != nil {
+			errs = append(errs, fmt.Errorf("--key-secret-file: %w", err))
+		}
+	}
+	for _, d := range []struct {
+		flag string
+		d    time.Duration
+	}{{"--redis-timeout", o.RedisTimeout}, {"--drain-delay", o.DrainDelay}, {"--stop-timeout", o.StopTimeout}} {
+		if d.d < 0 {
+			errs = append(errs, fmt.Errorf("%s: %v: want 0 or more", d.flag, d.d))
+		}
+	}
+	if o.MaxBuckets < 0 {
+		errs = append(errs, fmt.Errorf("--max-buckets: %d: want 0 or more", o.MaxBuckets))
+	}
+	if !o.AdminRemote {
+		if err := loopback(o.AdminAddr); err != nil {
+			errs = append(errs, fmt.Errorf("--admin-addr: %w: it asks for no password; --admin-remote allows it", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// loopback returns an error unless addr can be reached from this machine only.
+func loopback(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("%q can be reached from other machines", addr)
+}

@@ -1,0 +1,350 @@
+package app_test
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/ratelimitd/ratelimitd/internal/app"
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
+)
+
+// sample returns the value of a series in a page of metrics, written as there; 0 if it is not there.
+func sample(metrics, series string) float64 {
+	for line := range strings.Lines(metrics) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				return -1
+			}
+			return v
+		}
+	}
+	return 0
+}
+
+// families returns the names and types of a page of metrics that are ours.
+func families(metrics string) map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(metrics) {
+		if f := strings.Fields(line); len(f) == 4 && f[1] == "TYPE" && strings.HasPrefix(f[2], "ratelimitd_") {
+			m[f[2]] = f[3]
+		}
+	}
+	return m
+}
+
+// C78e: total = within + over, after requests of several hits that straddle the limit.
+func TestMetricsC78(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, "domain: shop\ndescriptors:\n  - key: api\n    rate_limit: {name: api, unit: hour, requests_per_unit: 10}\n")
+	a := start(t, o)
+	client := rlsv3.NewRateLimitServiceClient(dial(t, a))
+	for range 2 { // within 7, then over 7
+		req := request("api", "10.0.0.0/8")
+		req.HitsAddend = 7
+		if _, err := client.ShouldRateLimit(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, metrics := get(t, a.Addr("admin"), "/metrics")
+	for series, want := range map[string]float64{
+		`ratelimitd_hits_total{domain="shop",limit="api",rule="api"}`:                        14,
+		`ratelimitd_hits_within_total{domain="shop",limit="api",rule="api"}`:                 7,
+		`ratelimitd_hits_over_total{domain="shop",limit="api",rule="api"}`:                   7,
+		`ratelimitd_decisions_total{domain="shop",origin="store",rule="api",verdict="ok"}`:   1,
+		`ratelimitd_decisions_total{domain="shop",origin="store",rule="api",verdict="over"}`: 1,
+		`ratelimitd_decision_duration_seconds_count`:                                         2,
+		`ratelimitd_config_last_load_ok`:                                                     1,
+		`ratelimitd_config_version`:                                                          1,
+		`ratelimitd_memstore_buckets`:                                                        1,
+	} {
+		if got := sample(metrics, series); got != want {
+			t.Errorf("%s: got %v, want %v", series, got, want)
+		}
+	}
+	for _, name := range []string{"go_goroutines", "process_open_fds"} {
+		if sample(metrics, name) <= 0 {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^ratelimitd_build_info\{goversion="go.*",revision="none",version="test"\} 1$`).MatchString(metrics) {
+		t.Error("build info is missing")
+	}
+	if strings.Contains(metrics, "10.0.0.0") {
+		t.Error("a request's value is in the metrics")
+	}
+}
+
+// docs/telemetry.md lists exactly the metrics there are, with their types.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/telemetry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(ratelimitd_[a-z0-9_]+)(?:\\{[a-z, ]*\\})?` \\| (counter|gauge|histogram) \\|").FindAllStringSubmatch(string(doc), -1) {
+		documented[row[1]] = row[2]
+	}
+
+	redis := redistest.Start(t)
+	shown := map[string]string{}
+	for _, url := range []string{"", redis.URL()} {
+		o, _ := options(t, rules)
+		o.RedisURL = app.Secret(url)
+		a := start(t, o)
+		wantCodes(t, dial(t, a), "api", "x", ok)
+		_, metrics := get(t, a.Addr("admin"), "/metrics")
+		for name, kind := range families(metrics) {
+			shown[name] = kind
+		}
+	}
+	if diff := cmp.Diff(shown, documented); diff != "" {
+		t.Errorf("docs/telemetry.md does not match /metrics (-metrics +documented):\n%s", diff)
+	}
+}
+
+func TestAdminPages(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, rules)
+	a := start(t, o)
+	code, list := get(t, a.Addr("admin"), "/")
+	var paths []string
+	for line := range strings.Lines(list) {
+		path, help, ok := strings.Cut(line, ": ")
+		if !ok || strings.TrimSpace(help) == "" {
+			t.Errorf("list: got line %q, want path: help", line)
+		}
+		paths = append(paths, path)
+	}
+	want := []string{"/config", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/trace", "/metrics", "/rlconfig"}
+	if diff := cmp.Diff(want, paths); code != http.StatusOK || diff != "" {
+		t.Errorf("list: status %d, (-want +got):\n%s", code, diff)
+	}
+	for path, contained := range map[string]string{
+		"/rlconfig":                       "shop.api: unit=HOUR requests_per_unit=2",
+		"/config":                         `"last_load_ok": true`,
+		"/debug/pprof/":                   "goroutine",
+		"/debug/pprof/profile?seconds=1":  "",
+		"/debug/pprof/trace?seconds=0.01": "",
+	} {
+		if code, body := get(t, a.Addr("admin"), path); code != http.StatusOK || !strings.Contains(body, contained) {
+			t.Errorf("%s: got status %d, body %q, want 200 with %q", path, code, body, contained)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/cmdline", "/nowhere", "/json", "/metrics/x"} {
+		if code, _ := get(t, a.Addr("admin"), path); code != http.StatusNotFound {
+			t.Errorf("%s: got status %d, want 404", path, code)
+		}
+	}
+	resp, err := http.Post("http://"+a.Addr("admin").String()+"/metrics", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST /metrics: got status %d, want 405", resp.StatusCode)
+	}
+}
+
+// The text of what the last load said is on /config, and goes away with the mistake.
+func TestConfigPageC46(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, rules)
+	a := start(t, o)
+	state := func() (st struct {
+		LastOK  bool   `json:"last_load_ok"`
+		Error   string `json:"error"`
+		Version int    `json:"version"`
+		Hash    string `json:"hash"`
+	}) {
+		t.Helper()
+		_, body := get(t, a.Addr("admin"), "/config")
+		if err := json.Unmarshal([]byte(body), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	first := state()
+	conn := dial(t, a)
+	wantCodes(t, conn, "api", "x", ok, ok)
+
+	writeFile(t, o.Rules, strings.Replace(rules, "unit: hour", "unit: fortnight", 1))
+	if a.Reload() == nil {
+		t.Error("reload of a bad file: got no error")
+	}
+	wantCodes(t, conn, "api", "x", over)
+	bad := state()
+	if bad.LastOK || bad.Version != first.Version || bad.Hash != first.Hash || !strings.Contains(bad.Error, o.Rules+":5:") {
+		t.Errorf("/config of a bad version: got %+v, want the first version %+v and the place of the mistake", bad, first)
+	}
+	if code, _ := get(t, a.Addr("http"), "/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz with a bad version: got status %d, want 200", code)
+	}
+
+	writeFile(t, o.Rules, rules)
+	if err := a.Reload(); err != nil {
+		t.Error(err)
+	}
+	if again := state(); again != first {
+		t.Errorf("/config when the mistake is taken back: got %+v, want %+v", again, first)
+	}
+}
+
+// receiver is an OTLP receiver by gRPC and by HTTP.
+type receiver struct {
+	coltracev1.UnimplementedTraceServiceServer
+	mu    sync.Mutex
+	spans []*tracev1.Span
+	names []string // of services, from resources
+}
+
+func (r *receiver) Export(_ context.Context, req *coltracev1.ExportTraceServiceRequest) (*coltracev1.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rs := range req.ResourceSpans {
+		for _, attr := range rs.Resource.Attributes {
+			if attr.Key == "service.name" {
+				r.names = append(r.names, attr.Value.GetStringValue())
+			}
+		}
+		for _, ss := range rs.ScopeSpans {
+			r.spans = append(r.spans, ss.Spans...)
+		}
+	}
+	return &coltracev1.ExportTraceServiceResponse{}, nil
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var export coltracev1.ExportTraceServiceRequest
+	body, err := io.ReadAll(req.Body)
+	if err == nil {
+		err = proto.Unmarshal(body, &export)
+	}
+	if err != nil || req.URL.Path != "/v1/traces" {
+		http.Error(w, "want /v1/traces", http.StatusBadRequest)
+		return
+	}
+	r.Export(req.Context(), &export)
+}
+
+// One sampled request is three spans in the caller's trace: the server's, the decision, and the call of Redis.
+func TestTraces(t *testing.T) { // not parallel: the SDK reads the environment
+	redis := redistest.Start(t)
+	for _, protocol := range []app.TraceProtocol{app.TraceGRPC, app.TraceHTTP} {
+		t.Run(map[app.TraceProtocol]string{app.TraceGRPC: "grpc", app.TraceHTTP: "http"}[protocol], func(t *testing.T) {
+			r := new(receiver)
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+r.listen(t, protocol))
+			o, log := options(t, rules)
+			o.Tracing = app.Tracing{Protocol: protocol}
+			o.RedisURL, o.RedisTimeout = app.Secret(redis.URL()), patience
+			a := start(t, o)
+			eventually(t, "the key secret is known", func() bool { return strings.Contains(log.String(), "key secret read from Redis") })
+
+			const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-"+parent+"-01")
+			client := rlsv3.NewRateLimitServiceClient(dial(t, a))
+			if _, err := client.ShouldRateLimit(ctx, request("api", "x"+strconv.Itoa(int(protocol)))); err != nil {
+				t.Fatal(err)
+			}
+			stop(t, a) // sends what is left
+			r.wantChain(t, traceID, parent)
+		})
+	}
+}
+
+// listen serves the receiver until the test ends.
+func (r *receiver) listen(t *testing.T, protocol app.TraceProtocol) (addr string) {
+	t.Helper()
+	if protocol == app.TraceHTTP {
+		s := httptest.NewServer(r)
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	coltracev1.RegisterTraceServiceServer(s, r)
+	go s.Serve(ln)
+	t.Cleanup(s.Stop)
+	return ln.Addr().String()
+}
+
+// wantChain wants the three spans, each the child of the one before.
+func (r *receiver) wantChain(t *testing.T, traceID, parent string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, want := range []struct {
+		name string
+		kind tracev1.Span_SpanKind
+	}{
+		{"envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", tracev1.Span_SPAN_KIND_SERVER},
+		{"ratelimitd.decide", tracev1.Span_SPAN_KIND_INTERNAL},
+		{"redisstore.Take", tracev1.Span_SPAN_KIND_CLIENT},
+	} {
+		i := slices.IndexFunc(r.spans, func(s *tracev1.Span) bool { return s.Name == want.name })
+		if i < 0 {
+			t.Fatalf("no span %q among %v", want.name, r.spans)
+		}
+		s := r.spans[i]
+		if got := hex.EncodeToString(s.TraceId); got != traceID {
+			t.Errorf("%s: got trace %s, want %s", s.Name, got, traceID)
+		}
+		if got := hex.EncodeToString(s.ParentSpanId); got != parent {
+			t.Errorf("%s: got parent %s, want %s", s.Name, got, parent)
+		}
+		if s.Kind != want.kind {
+			t.Errorf("%s: got kind %v, want %v", s.Name, s.Kind, want.kind)
+		}
+		parent = hex.EncodeToString(s.SpanId)
+	}
+	if len(r.spans) != 3 {
+		t.Errorf("got %d spans, want 3: %v", len(r.spans), r.spans)
+	}
+	if !slices.Contains(r.names, "ratelimitd") {
+		t.Errorf("service names: got %q, want ratelimitd", r.names)
+	}
+}
+
+// With tracing off, a caller's trace is not looked at, and nothing is installed in the server.
+func TestTracesOff(t *testing.T) {
+	r := new(receiver)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+r.listen(t, app.TraceGRPC))
+	o, _ := options(t, rules)
+	a := start(t, o)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if _, err := rlsv3.NewRateLimitServiceClient(dial(t, a)).ShouldRateLimit(ctx, request("api", "x")); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, a)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.spans) > 0 {
+		t.Errorf("got spans %v, want none", r.spans)
+	}
+}
