@@ -1,0 +1,152 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/store"
+)
+
+// errUnpaid is what Take returns when a charge was not paid.
+var errUnpaid = fmt.Errorf("limiter: %w", store.ErrUnavailable)
+
+// localTick marks the Tick of a decision paid in this process, so that hits are given back where they were taken. Other
+// ticks are below 2^53.
+const localTick = 1 << 62
+
+// paidHere reports whether c is paid in this process, whatever the store's state: its limit is each node's own, or it
+// gives back what was taken here.
+func paidHere(c *store.Charge) bool {
+	return c.Policy != nil && c.Policy.NodeScope || c.Hits < 0 && c.Tick&localTick != 0
+}
+
+// kept reports whether c never goes to the store: it is paid here, or its key is not yet the one that all nodes derive.
+func kept(c *store.Charge) bool { return paidHere(c) || c.Key.Provisional() }
+
+// pay has the store take what it can and reports whether that was everything; else out says Unavailable where it was not.
+func (l *Limiter) pay(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) bool {
+	whole := l.shards == nil || l.shards.open.Load() == 0
+	for i := range charges {
+		whole = whole && !kept(&charges[i])
+	}
+	if whole {
+		return l.call(ctx, charges, out, sent)
+	}
+	return l.paySome(ctx, charges, out, sent)
+}
+
+// paySome is pay where some charges are not to be sent at all.
+func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) bool {
+	p := newPart()
+	defer p.free()
+	var absent votes
+	for i := range charges {
+		c := &charges[i]
+		if kept(c) || l.shards != nil && l.shards.isOpen(c) {
+			out[i] = store.Unpaid(c)
+			absent.add(c.Vote)
+		} else {
+			p.add(i, *c)
+		}
+	}
+	if len(p.charges) == 0 {
+		return false
+	}
+	p.abstain(&absent)
+	paid := l.call(ctx, p.charges, p.out, sent)
+	p.copyTo(out)
+	return paid && len(p.charges) == len(charges)
+}
+
+// call calls the store once, tells the breakers how it went and remembers what the store said.
+func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) bool {
+	if l.inFlight.Add(1) > l.most {
+		l.inFlight.Add(-1)
+		l.metrics.saturated.Inc()
+		leaveUnpaid(charges, out)
+		return false
+	}
+	var err error
+	if l.ownTimer {
+		err = l.store.Take(ctx, charges, out)
+		l.inFlight.Add(-1)
+	} else {
+		err = l.guarded(ctx, charges, out)
+	}
+	at := l.now()
+	if err != nil && (!errors.Is(err, store.ErrUnavailable) || !anyUnpaid(out)) {
+		leaveUnpaid(charges, out) // of such an error no decision is to be believed
+	}
+	// A call that its own caller cut short says nothing about the store, unless it was slow already.
+	cutShort := err != nil && ctx.Err() != nil && at-sent < l.timeout/2
+	if l.shards != nil && !cutShort {
+		l.shards.report(charges, out, at)
+	}
+	if l.recent != nil {
+		l.recent.note(charges, out, sent, at)
+	}
+	return err == nil
+}
+
+func anyUnpaid(out []store.Decision) bool {
+	for i := range out {
+		if out[i].Origin == store.Unavailable {
+			return true
+		}
+	}
+	return false
+}
+
+func leaveUnpaid(charges []store.Charge, out []store.Decision) {
+	for i := range charges {
+		out[i] = store.Unpaid(&charges[i])
+	}
+}
+
+// A part is some charges of a request, as their own request.
+type part struct {
+	charges []store.Charge
+	out     []store.Decision
+	index   []int // of each charge in the whole request
+}
+
+var parts = sync.Pool{New: func() any { return new(part) }}
+
+func newPart() *part { return parts.Get().(*part) }
+
+func (p *part) free() {
+	clear(p.charges) // of pointers to limits
+	p.charges, p.out, p.index = p.charges[:0], p.out[:0], p.index[:0]
+	parts.Put(p)
+}
+
+func (p *part) add(index int, c store.Charge) {
+	p.charges = append(p.charges, c)
+	p.out = append(p.out, store.Decision{})
+	p.index = append(p.index, index)
+}
+
+// abstain takes the vote of every quota group that others, not in this part, belong to as well: whether such a group
+// refuses cannot be decided here.
+func (p *part) abstain(others *votes) {
+	for i := range p.charges {
+		if v := &p.charges[i].Vote; *v >= store.VoteQuota && others.has(*v) {
+			*v = store.VoteNone
+		}
+	}
+}
+
+func (p *part) copyTo(out []store.Decision) {
+	for k, i := range p.index {
+		out[i] = p.out[k]
+	}
+}
+
+// votes is a set of votes.
+type votes [4]uint64
+
+func (s *votes) add(v store.Vote)      { s[v/64] |= 1 << (v % 64) }
+func (s *votes) has(v store.Vote) bool { return s[v/64]&(1<<(v%64)) != 0 }

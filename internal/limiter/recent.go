@@ -1,0 +1,259 @@
+package limiter
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+)
+
+const (
+	recentLocks = 64
+	recentWays  = 8 // places a key may lie in
+
+	// What rests on a bucket that others may fill, or on what others may have spent, is believed no longer than this.
+	soon = time.Second
+)
+
+// recent remembers what the store last said of buckets: which charges it is sure to deny until when, and how much was
+// left, so that the fallback need not start from full buckets. Its memory is fixed: when a place is needed, what would
+// matter for the shortest time is forgotten, and a forgotten bucket is one that nothing is known of. Safe for concurrent use.
+//
+// Its instants are durations since the limiter's start.
+type recent struct {
+	sets   [][recentWays]said
+	locks  [recentLocks]paddedMutex // set n is guarded by lock n mod recentLocks
+	forgot atomic.Int64             // what was asked until this instant is not believed
+}
+
+type paddedMutex struct {
+	sync.Mutex
+	_ [56]byte // the rest of a cache line
+}
+
+// said is what the store last said of one bucket. The zero value is a free place.
+type said struct {
+	key       store.Key
+	limit     *bucket.Limit // nil: a free place
+	sent, at  time.Duration // when the store was asked, and when it had answered
+	remaining int64         // whole hits in hand at that time, or unknown
+	reset     time.Duration // ResetAfter, counted from at
+	warmed    time.Duration // at of the answer that the local bucket has been drawn down to
+
+	need                 int64         // the cheapest charge that was denied, in hits; 0 if none was
+	retry                time.Duration // its RetryAfter, counted from deniedAt
+	deniedSent, deniedAt time.Duration // as sent and at, of that answer
+}
+
+// unknown is what remains in a bucket after something happened to it that the table did not see.
+const unknown = -1
+
+func newRecent(places int) *recent {
+	r := &recent{sets: make([][recentWays]said, max(1, (places+recentWays-1)/recentWays))}
+	r.forgot.Store(-1)
+	return r
+}
+
+// lock returns the set that key lies in, locked.
+func (r *recent) lock(key *store.Key) (*[recentWays]said, *paddedMutex) {
+	n, _ := bits.Mul64(binary.LittleEndian.Uint64(key[8:]), uint64(len(r.sets))) // keys are hashes: evenly spread
+	mu := &r.locks[n%recentLocks]
+	mu.Lock()
+	return &r.sets[n], mu
+}
+
+// find returns the entry of key in set, or nil.
+func (r *recent) find(set *[recentWays]said, key *store.Key) *said {
+	for i := range set {
+		if e := &set[i]; e.key == *key && e.limit != nil && int64(e.sent) > r.forgot.Load() {
+			return e
+		}
+	}
+	return nil
+}
+
+// get returns what is known of a bucket.
+func (r *recent) get(key *store.Key) (said, bool) {
+	set, mu := r.lock(key)
+	defer mu.Unlock()
+	if e := r.find(set, key); e != nil {
+		return *e, true
+	}
+	return said{}, false
+}
+
+// place returns the entry of key, or else one for it to take: a free one, or the one that would matter for the
+// shortest time.
+func (r *recent) place(set *[recentWays]said, key *store.Key, now time.Duration) *said {
+	if e := r.find(set, key); e != nil {
+		return e
+	}
+	victim, worth := &set[0], time.Duration(math.MaxInt64)
+	for i := range set {
+		e := &set[i]
+		if e.limit == nil || int64(e.sent) <= r.forgot.Load() {
+			victim = e
+			break
+		}
+		w := min(e.at+e.reset-now, denialWorth-1) // when it is full again, nothing was worth remembering
+		if e.need > 0 && e.until(false) > now {
+			w = denialWorth + min(e.until(false)-now, denialWorth)
+		}
+		if w < worth {
+			victim, worth = e, w
+		}
+	}
+	*victim = said{key: *key}
+	return victim
+}
+
+// denialWorth keeps denials in the table before anything else: a flood of new keys must not send the denied to the store.
+const denialWorth = math.MaxInt64 / 2
+
+// note remembers the decisions of the store on charges that it was asked for at sent and that were answered at at.
+func (r *recent) note(charges []store.Charge, out []store.Decision, sent, at time.Duration) {
+	for i := range charges {
+		switch c := &charges[i]; {
+		case c.Hits < 0:
+			r.forget(&c.Key, c.Limit, at)
+		case out[i].Origin == store.FromStore:
+			r.noteOne(c, &out[i], sent, at, deniable(c, &out[i]) && !repeated(charges[:i], &c.Key))
+		}
+	}
+}
+
+func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Duration, denied bool) {
+	if int64(sent) <= r.forgot.Load() {
+		return
+	}
+	set, mu := r.lock(&c.Key)
+	defer mu.Unlock()
+	e := r.place(set, &c.Key, at)
+	same := e.limit != nil && sameNumbers(e.limit, c.Limit)
+	remaining := d.Remaining
+	if same && e.at > sent { // both were under way at the same time: nobody knows which came last
+		remaining = min(remaining, e.remaining)
+	}
+	if e.limit != nil && e.sent > sent {
+		if same {
+			e.remaining = remaining
+		}
+		return
+	}
+	if !same {
+		*e = said{key: c.Key}
+	}
+	e.limit, e.sent, e.at, e.remaining, e.reset = c.Limit, sent, at, remaining, d.ResetAfter
+	switch {
+	case denied:
+		if need := need(c); e.need == 0 || need < e.need || e.until(false) <= at {
+			e.need, e.retry, e.deniedSent, e.deniedAt = need, d.RetryAfter, sent, at
+		}
+	case d.Allowed && (d.Granted > 0 || need(c) >= e.need):
+		e.need = 0 // what was taken makes its wait too short
+	}
+}
+
+// forget drops what is known of a bucket: something was given to it. What the store was asked before at and has not
+// answered yet will not be believed either.
+func (r *recent) forget(key *store.Key, l *bucket.Limit, at time.Duration) {
+	set, mu := r.lock(key)
+	defer mu.Unlock()
+	*r.place(set, key, at) = said{key: *key, limit: l, sent: at, at: at, remaining: unknown}
+}
+
+// forgetAll drops everything that was asked until at.
+func (r *recent) forgetAll(at time.Duration) { r.forgot.Store(int64(at)) }
+
+// followed notes that the local bucket of key was drawn down to the answer that came at at.
+func (r *recent) followed(key *store.Key, at time.Duration) {
+	set, mu := r.lock(key)
+	defer mu.Unlock()
+	if e := r.find(set, key); e != nil && e.at == at {
+		e.warmed = at
+	}
+}
+
+// until returns when the denial ends, counted from when the store was asked: nothing is denied a moment longer than by the
+// store. Where callers may give hits back, or only another limit would help, it ends soon.
+func (e *said) until(refunds bool) time.Duration {
+	lasts := e.retry
+	if lasts == bucket.Never || refunds && lasts > soon {
+		lasts = soon
+	}
+	return e.deniedSent + lasts
+}
+
+// inHand returns the fewest hits that are in hand now if nobody else came, unknown if that is not known.
+func (e *said) inHand(now time.Duration) int64 {
+	if e.remaining == unknown {
+		return unknown
+	}
+	t := e.limit.Terms()
+	left := e.resetAfter(now)
+	switch {
+	case e.limit.Family() == bucket.Credit:
+		// What is missing takes left to come back, so at most left × N ÷ period hits are missing.
+		missing, rest := bits.Mul64(uint64(left.Microseconds()), uint64(t.N))
+		period := uint64(t.P * t.Tau)
+		if missing >= period {
+			return e.remaining
+		}
+		whole, part := bits.Div64(missing, rest, period)
+		if part > 0 {
+			whole++
+		}
+		return max(e.remaining, t.B-int64(whole))
+	case t.Sliding: // the window before fades, at a rate that depends on what is not known here
+		return e.remaining
+	case left == 0:
+		return t.N
+	default:
+		return e.remaining
+	}
+}
+
+// resetAfter returns what is left of the answer's ResetAfter.
+func (e *said) resetAfter(now time.Duration) time.Duration {
+	return max(0, e.reset-max(0, now-e.at))
+}
+
+// sameNumbers reports whether two limits grant the same, as a limit and its copy in a later snapshot do.
+func sameNumbers(a, b *bucket.Limit) bool {
+	if a == b {
+		return true
+	}
+	ca, cb := a.Config(), b.Config()
+	if (ca.Calendar == nil) != (cb.Calendar == nil) || ca.Calendar != nil && ca.Calendar.String() != cb.Calendar.String() {
+		return false
+	}
+	ca.Calendar, cb.Calendar = nil, nil
+	return ca == cb
+}
+
+// repeated reports whether key is that of one of charges.
+func repeated(charges []store.Charge, key *store.Key) bool {
+	for i := range charges {
+		if charges[i].Key == *key {
+			return true
+		}
+	}
+	return false
+}
+
+// need returns the hits that must be in hand for c to fit.
+func need(c *store.Charge) int64 {
+	switch {
+	case c.Hits == 0:
+		return 1
+	case c.AtLeast > 0:
+		return min(c.AtLeast, c.Hits)
+	default:
+		return c.Hits
+	}
+}
