@@ -66,7 +66,12 @@ func (l *Limit) credit(s *State, now int64, a Ask) Outcome {
 	case a.Mode == Count:
 		granted = max(0, min(a.Hits, whole))
 	}
+	was := level
 	level = min(level-granted*p, full)
+	if granted != 0 && full-max(was, level) < n {
+		// Less than a tick from full: what has passed of the tick is past, or the next would bring it on top of the burst.
+		t = max(t, now)
+	}
 
 	// Answer.
 	o := Outcome{Allowed: allowed, Granted: granted, Changed: granted != 0 || rebased}

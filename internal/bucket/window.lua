@@ -6,7 +6,8 @@
 
 local function valid_window(s)
   local cur, prev, p, tau, start = s[1], s[2], s[3], s[4], s[5]
-  return start and p >= 1 and tau >= 1 and p <= floor(MAX_PERIOD / tau) and
+  -- Twice the longest period, since ten calendar years have leap days.
+  return start and p >= 1 and tau >= 1 and p <= floor(2 * MAX_PERIOD / tau) and
     cur >= 0 and cur <= MAX_COST and
     prev >= 0 and prev <= floor(2 * MAX_PRODUCT / p) - 1 and prev <= MAX_COST and
     start >= 0 and start <= MAX_TIME
