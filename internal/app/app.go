@@ -121,6 +121,7 @@ func New(o Options) (_ *App, err error) {
 		Headers: o.Headers, Registerer: a.reg, Logger: a.log, ServerOptions: serverOptions,
 	}
 	a.grpc = transport.NewGRPC(doors)
+	a.undo.add("end the gRPC server", a.grpc.Drain) // it has goroutines before it serves
 	a.http = transport.HTTP(doors)
 	a.admin = adminHandler(a.reg, a.files, transport.RLConfig(a.files))
 	return a, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -43,13 +44,30 @@ func sample(metrics, series string) float64 {
 	return 0
 }
 
-// families returns the names and types of a page of metrics that are ours.
+// families returns what our metrics are in a page: their type, and the names of their labels.
 func families(metrics string) map[string]string {
-	m := map[string]string{}
+	kinds, labels := map[string]string{}, map[string][]string{}
 	for line := range strings.Lines(metrics) {
 		if f := strings.Fields(line); len(f) == 4 && f[1] == "TYPE" && strings.HasPrefix(f[2], "ratelimitd_") {
-			m[f[2]] = f[3]
+			kinds[f[2]] = f[3]
+			continue
 		}
+		name, rest, _ := strings.Cut(line, "{")
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			if base := strings.TrimSuffix(name, suffix); kinds[base] == "histogram" {
+				name = base
+			}
+		}
+		for _, label := range regexp.MustCompile(`[{,]([a-z]+)="`).FindAllStringSubmatch("{"+rest, -1) {
+			if label[1] != "le" && !slices.Contains(labels[name], label[1]) {
+				labels[name] = append(labels[name], label[1])
+			}
+		}
+	}
+	m := map[string]string{}
+	for name, kind := range kinds {
+		slices.Sort(labels[name])
+		m[name] = kind + " " + strings.Join(labels[name], ", ")
 	}
 	return m
 }
@@ -104,21 +122,26 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(ratelimitd_[a-z0-9_]+)(?:\\{[a-z, ]*\\})?` \\| (counter|gauge|histogram) \\|").FindAllStringSubmatch(string(doc), -1) {
-		documented[row[1]] = row[2]
+	for _, row := range regexp.MustCompile("(?m)^\\| `(ratelimitd_[a-z0-9_]+)(?:\\{([a-z, ]*)\\})?` \\| (counter|gauge|histogram) \\|").FindAllStringSubmatch(string(doc), -1) {
+		labels := strings.Split(row[2], ", ")
+		slices.Sort(labels)
+		documented[row[1]] = row[3] + " " + strings.Join(labels, ", ")
 	}
 
+	const shadow = "\n  - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}\n"
 	redis := redistest.Start(t)
 	shown := map[string]string{}
 	for _, url := range []string{"", redis.URL()} {
-		o, _ := options(t, rules)
-		o.RedisURL = app.Secret(url)
+		o, log := options(t, strings.TrimRight(rules, "\n")+shadow)
+		o.RedisURL, o.RedisTimeout = app.Secret(url), patience
 		a := start(t, o)
-		wantCodes(t, dial(t, a), "api", "x", ok)
-		_, metrics := get(t, a.Addr("admin"), "/metrics")
-		for name, kind := range families(metrics) {
-			shown[name] = kind
+		if url != "" {
+			eventually(t, "the key secret is known", func() bool { return strings.Contains(log.String(), "key secret read from Redis") })
 		}
+		wantCodes(t, dial(t, a), "api", "x", ok)
+		wantCodes(t, dial(t, a), "shadow", "x", ok) // its series come with the first
+		_, metrics := get(t, a.Addr("admin"), "/metrics")
+		maps.Copy(shown, families(metrics))
 	}
 	if diff := cmp.Diff(shown, documented); diff != "" {
 		t.Errorf("docs/telemetry.md does not match /metrics (-metrics +documented):\n%s", diff)
