@@ -38,7 +38,11 @@ func (c *compiler) children(specs []*descriptorSpec, path []level, identity []by
 	for i, s := range specs {
 		all[i] = child{s, c.node(s, path, identity), i}
 	}
-	if c.domain.Profile == Envoy {
+	return newChildren(c.domain.Profile, all)
+}
+
+func newChildren(p Profile, all []child) children {
+	if p == Envoy {
 		return newJoined(all)
 	}
 	return newApart(all)
@@ -71,7 +75,6 @@ func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule 
 		toMetric = toMetric || path[i].toMetric
 	}
 	r := &Rule{
-		Path:        strings.Join(names, "."),
 		File:        s.at.file,
 		Line:        s.at.line,
 		Col:         s.at.col,
@@ -85,7 +88,8 @@ func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule 
 		levels:      path,
 		runtimePath: s.DetailedMetric.on || toMetric,
 	}
-	r.full = c.domain.Name + "." + r.Path
+	r.full = c.domain.Name + "." + strings.Join(names, ".")
+	r.Path = r.full[len(c.domain.Name)+1:]
 	c.domain.rules = append(c.domain.rules, r)
 	for _, l := range s.limits() {
 		for _, name := range l.Replaces {

@@ -16,6 +16,7 @@ const (
 	maxFileBytes = 1 << 20 // no rule file is longer; a longer one is not read
 	maxLevels    = 64      // levels of descriptors
 	maxDepth     = 4 * maxLevels
+	maxPathBytes = 4096 // of a descriptor's path: it is in memory once a rule
 )
 
 // decoder reads one file into the schema's types.
@@ -47,6 +48,9 @@ func decode(f File, o Options, p *problems) *fileSpec {
 	s := &fileSpec{Profile: profileName{p: d.profile}}
 	top.mark = mark{root.Line, root.Column}
 	d.value(root, top, reflect.ValueOf(s).Elem())
+	if root.Kind != yaml.MappingNode {
+		return nil
+	}
 	return s
 }
 
@@ -104,34 +108,42 @@ func profileOf(root *yaml.Node, byDefault Profile) Profile {
 
 // value decodes a node into v, which is a scalar of the schema, a mapping's struct, a pointer to one, or a slice.
 func (d *decoder) value(n *yaml.Node, at place, v reflect.Value) {
-	if !d.plain(n, at) {
+	plain := d.plain(n, at)
+	switch t := v.Addr().Interface().(type) {
+	case scalar:
+		d.scalar(n, at, t, plain)
 		return
-	}
-	if m, ok := v.Addr().Interface().(*metadata); ok {
-		m.fields = d.metadata(n, at)
-		return
-	}
-	if s, ok := v.Addr().Interface().(scalar); ok {
-		if isNull(n) && v.Type() != reflect.TypeFor[valueText]() {
-			return // nothing given
-		}
-		s.stand(at.mark)
-		if problem := s.read(n, d.profile); problem != "" {
-			s.spoil()
-			d.wrong(at, "%s", problem)
+	case *metadata:
+		if plain {
+			t.fields = d.metadata(n, at)
 		}
 		return
 	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !isNull(n) {
-			v.Set(reflect.New(v.Type().Elem()))
-			d.value(n, at, v.Elem())
-		}
-	case reflect.Slice:
+	switch {
+	case !plain || isNull(n):
+	case v.Kind() == reflect.Slice:
 		d.list(n, at, v)
+	case n.Kind != yaml.MappingNode:
+		d.wrong(at, "%s", mismatch(n, "map", "want a map of keys and values"))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.mapping(n, at, v.Elem())
 	default:
 		d.mapping(n, at, v)
+	}
+}
+
+// scalar reads a scalar. What is wrong with one is not to look as if it were absent.
+func (d *decoder) scalar(n *yaml.Node, at place, s scalar, plain bool) {
+	if _, ok := s.(*valueText); plain && isNull(n) && !ok {
+		return // as if it were not there
+	}
+	s.stand(at.mark)
+	if !plain {
+		s.spoil()
+	} else if problem := s.read(n, d.profile); problem != "" {
+		s.spoil()
+		d.wrong(at, "%s", problem)
 	}
 }
 
@@ -150,9 +162,6 @@ func (d *decoder) plain(n *yaml.Node, at place) bool {
 }
 
 func (d *decoder) list(n *yaml.Node, at place, v reflect.Value) {
-	if isNull(n) {
-		return
-	}
 	if n.Kind != yaml.SequenceNode {
 		d.wrong(at, "%s", mismatch(n, "list", "want a list"))
 		return
@@ -172,11 +181,7 @@ func (d *decoder) list(n *yaml.Node, at place, v reflect.Value) {
 			continue
 		}
 		if item.Kind != yaml.MappingNode {
-			what := "a list"
-			if item.Kind == yaml.ScalarNode {
-				what = short(item.Value)
-			}
-			d.wrong(here, "config error, yaml file contains list of type other than map: %s", what)
+			d.wrong(here, "config error, yaml file contains list of type other than map: %s", describe(item))
 			continue
 		}
 		e := reflect.New(v.Type().Elem()).Elem()
@@ -187,10 +192,6 @@ func (d *decoder) list(n *yaml.Node, at place, v reflect.Value) {
 }
 
 func (d *decoder) mapping(n *yaml.Node, at place, v reflect.Value) {
-	if n.Kind != yaml.MappingNode {
-		d.wrong(at, "%s", mismatch(n, "map", "want a map of keys and values"))
-		return
-	}
 	v.Addr().Interface().(interface{ stand(place) }).stand(at)
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -218,14 +219,14 @@ func (d *decoder) mapping(n *yaml.Node, at place, v reflect.Value) {
 
 // key reports whether a mapping's key is usable: a text, new in its mapping. It reports the key if not.
 func (d *decoder) key(k *yaml.Node, at place, seen map[string]int) bool {
-	here := at.field(short(k.Value), mark{k.Line, k.Column})
+	here := at.field(k.Value, mark{k.Line, k.Column})
 	switch {
 	case k.Kind == yaml.AliasNode || k.Kind == yaml.ScalarNode && k.ShortTag() == "!!merge":
 		d.invalid(here, "merge keys and aliases are not allowed: want the keys themselves, since they hide what a limit is")
 		return false
 	case k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str":
 		here.path = at.path
-		d.wrong(here, "config error, key is not of type string: %s", short(k.Value))
+		d.wrong(here, "config error, key is not of type string: %s", describe(k))
 		return false
 	}
 	if line := seen[k.Value]; line != 0 {
@@ -236,6 +237,19 @@ func (d *decoder) key(k *yaml.Node, at place, seen map[string]int) bool {
 	return true
 }
 
+// describe names a node of the wrong kind.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a map"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "null"
+	}
+	return short(n.Value)
+}
+
 // stray reports a key that its mapping does not have.
 func (d *decoder) stray(key string, at place, t reflect.Type) {
 	homes, supported := homesOf(key)
@@ -243,7 +257,6 @@ func (d *decoder) stray(key string, at place, t reflect.Type) {
 	case homes != "" && !supported:
 		d.wrong(at, "%s is not supported by this version", key)
 	case homes == "":
-		at.path = strings.TrimSuffix(at.path, key) + short(key)
 		d.wrong(at, "config error, unknown key '%s'%s", short(key), suggestion(key, t))
 	case d.profile == Envoy && harmless[key]:
 		d.warn(at, LintIgnoredKey, "move it, or take it out", "key '%s' has no effect here; it belongs in %s", key, homes)

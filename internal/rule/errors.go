@@ -83,13 +83,19 @@ func (p place) field(key string, at mark) place {
 	if at == (mark{}) {
 		at = p.mark
 	}
+	if strings.Trim(key, wordBytes) != "" {
+		key = `"` + short(key) + `"`
+	}
 	if p.path != "" {
 		key = p.path + "." + key
 	}
 	return place{p.file, key, at}
 }
 
-// maxErrors is how many errors a Load collects: enough for any person, few enough that a hostile file of 1 MiB stays cheap.
+// wordBytes need no quotes in a path.
+const wordBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+// maxErrors is how many errors, and how many warnings, a Load collects: enough for any person, few enough that a hostile file of 1 MiB stays cheap.
 const maxErrors = 1000
 
 // problems collects what a Load finds.
@@ -116,6 +122,9 @@ func (p *problems) wrong(at place, format string, args ...any) { p.add(true, at,
 func (p *problems) invalid(at place, format string, args ...any) { p.add(false, at, format, args...) }
 
 func (p *problems) warn(at place, code, hint, format string, args ...any) {
+	if len(p.warnings) >= maxErrors {
+		return
+	}
 	p.warnings = append(p.warnings, Warning{at.file, at.line, at.col, at.path, code, fmt.Sprintf(format, args...), hint})
 }
 

@@ -77,7 +77,7 @@ func homesOf(key string) (homes string, supported bool) {
 func suggestion(key string, t reflect.Type) string {
 	best, least := "", 3
 	for _, k := range slices.Sorted(maps.Keys(fields[t])) {
-		if n := distance(key, k); n < least && n < len(k)/2+1 {
+		if n := distance(key, k); !fields[t][k].unsupported && n < least && n < len(k)/2+1 {
 			best, least = k, n
 		}
 	}

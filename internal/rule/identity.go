@@ -45,14 +45,14 @@ func (r *Rule) limitIdentity(l *limitSpec) string {
 	} else {
 		b = appendPeriod(b, l.Unit.unit, l.UnitMultiplier.n)
 	}
-	return string(append(b, family(l.Algorithm.a)...))
+	return string(append(b, l.Algorithm.a.Family().String()...))
 }
 
 // OverrideIdentity returns the identity of the buckets of a limit that a request carries to this rule: the rule's path, the algorithm's
 // family and the period, so that limits of two periods on the same entries never share a bucket. Its values are those of KeyValues.
 func (r *Rule) OverrideIdentity(a bucket.Algorithm, unit bucket.Unit, multiplier uint32) string {
 	b := append(append([]byte(nil), r.identity...), 'o')
-	return string(append(appendPeriod(b, unit, multiplier), family(a)...))
+	return string(append(appendPeriod(b, unit, multiplier), a.Family().String()...))
 }
 
 // OverrideIdentity is Rule.OverrideIdentity for a descriptor that no rule matches: the entries' keys stand for the path. Its values are the
@@ -62,16 +62,5 @@ func (d *Domain) OverrideIdentity(entries []Entry, a bucket.Algorithm, unit buck
 	for _, e := range entries {
 		b = appendText(append(b, 'e'), e.Key)
 	}
-	return string(append(appendPeriod(append(b, 'o'), unit, multiplier), family(a)...))
-}
-
-// family names the algorithms that keep the same state.
-func family(a bucket.Algorithm) string {
-	switch a {
-	case bucket.FixedWindow, bucket.SlidingWindow:
-		return "window"
-	case bucket.SlidingLog:
-		return "log"
-	}
-	return "credit"
+	return string(append(appendPeriod(append(b, 'o'), unit, multiplier), a.Family().String()...))
 }

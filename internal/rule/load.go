@@ -36,8 +36,8 @@ type Options struct {
 }
 
 // Load reads files and compiles them. It changes nothing and keeps nothing of the files: it decodes strictly, fills in the defaults, validates, and
-// only then compiles. A mistake anywhere gives no Snapshot and an error of type Errors that lists them all. Warnings come with and without one, in
-// the order of the files. No files make an empty snapshot.
+// only then compiles. A mistake anywhere gives no Snapshot and an error of type Errors that lists them all. Warnings are in the order of the files; with an
+// error they are only those met on the way to it. No files make an empty snapshot.
 func Load(files []File, o Options) (*Snapshot, []Warning, error) {
 	files = slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	p := &problems{}
@@ -51,12 +51,15 @@ func Load(files []File, o Options) (*Snapshot, []Warning, error) {
 	for _, d := range domains {
 		d.applyDefaults()
 		d.validate(p)
+	}
+	if len(p.errs) > 0 {
+		p.sort()
+		return nil, p.warnings, p.errs
+	}
+	for _, d := range domains {
 		d.lint(p)
 	}
 	p.sort()
-	if len(p.errs) > 0 {
-		return nil, p.warnings, p.errs
-	}
 	s := &Snapshot{byName: make(map[string]*Domain, len(domains)), hash: hash(files)}
 	slices.SortFunc(domains, func(a, b *domainSpec) int { return strings.Compare(a.name, b.name) })
 	for _, spec := range domains {

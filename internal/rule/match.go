@@ -11,8 +11,13 @@ type treeNode struct {
 	children children // nil for a leaf
 }
 
-// children are the nodes below a node. next returns the one that an entry leads to, nil if there is none. It does not allocate.
-type children interface{ next(e Entry) *treeNode }
+// children are the nodes below a node. Neither method allocates.
+type children interface {
+	// next returns the child that an entry leads to, nil if there is none.
+	next(e Entry) *treeNode
+	// wild is next among the children with a star in their key or value.
+	wild(e Entry) *treeNode
+}
 
 // Match returns the rule that the entries reach, nil if there is none: each entry leads from a node to one of its children, the rule is that of the node
 // where the last one ends, and there is no way back: a child that lacks what the next entry needs does not give way to a
@@ -20,7 +25,7 @@ type children interface{ next(e Entry) *treeNode }
 // value. The best pattern is the one with most literal text (then most of it before its first star, then the first in the file); in profile envoy the
 // first in the file. A node that has children but no limit is no rule.
 //
-// It does not allocate, except for an entry of more than 500 bytes in profile envoy. Its cost grows with the length of the entries and
+// It does not allocate, save in profile envoy for an entry of more than 511 bytes. Its cost grows with the length of the entries and
 // hardly with the number of rules; only native siblings with a * in their key are tried one by one.
 func (d *Domain) Match(entries []Entry) *Rule {
 	n := &d.root
@@ -50,11 +55,26 @@ type values struct {
 
 func (c *apart) next(e Entry) *treeNode {
 	v := c.keys[e.Key]
-	var best *ranked
 	if v != nil {
 		if n := v.exact[e.Value]; n != nil {
 			return n
 		}
+	}
+	if n := c.wildOf(v, e); n != nil {
+		return n
+	}
+	if v != nil {
+		return v.any
+	}
+	return nil
+}
+
+func (c *apart) wild(e Entry) *treeNode { return c.wildOf(c.keys[e.Key], e) }
+
+// wildOf is wild, given the children of the entry's key.
+func (c *apart) wildOf(v *values, e Entry) *treeNode {
+	var best *ranked
+	if v != nil {
 		best = v.patterns.find(e.Value)
 	}
 	for i := range c.wildKeys {
@@ -66,11 +86,8 @@ func (c *apart) next(e Entry) *treeNode {
 			return w.node
 		}
 	}
-	switch {
-	case best != nil:
+	if best != nil {
 		return best.node
-	case v != nil:
-		return v.any
 	}
 	return nil
 }
@@ -101,14 +118,32 @@ type joined struct {
 }
 
 func (c *joined) next(e Entry) *treeNode {
-	var scratch [502]byte
-	b := append(append(append(scratch[:0], e.Key...), '_'), e.Value...)
+	var scratch [scratchBytes]byte
+	b := join(scratch[:0], e)
 	if n := c.exact[string(b)]; n != nil {
 		return n
 	}
-	// The bytes are not written again while find reads them, and find keeps nothing.
-	if r := c.patterns.find(unsafe.String(unsafe.SliceData(b), len(b))); r != nil {
+	if r := c.patterns.find(view(b)); r != nil {
 		return r.node
 	}
 	return c.exact[e.Key]
 }
+
+func (c *joined) wild(e Entry) *treeNode {
+	var scratch [scratchBytes]byte
+	if r := c.patterns.find(view(join(scratch[:0], e))); r != nil {
+		return r.node
+	}
+	return nil
+}
+
+// scratchBytes is how long a joined entry may be without an allocation.
+const scratchBytes = 512
+
+// join appends key_value to dst.
+func join(dst []byte, e Entry) []byte {
+	return append(append(append(dst, e.Key...), '_'), e.Value...)
+}
+
+// view returns the bytes as a string without copying them. It is for a call that keeps nothing of the string, while nobody writes the bytes.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

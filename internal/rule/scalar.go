@@ -88,27 +88,19 @@ func (c *count) read(n *yaml.Node, _ Profile) string {
 	return ""
 }
 
-// flag is a boolean, in any of YAML 1.1's plain words, which the reference's files may use.
-type flag struct {
+// toggle is a boolean, in any of YAML 1.1's plain words, which the reference's files may use.
+type toggle struct {
 	given
 	on bool
 }
 
-func (f *flag) read(n *yaml.Node, _ Profile) string {
+func (f *toggle) read(n *yaml.Node, _ Profile) string {
 	on, ok := boolean(n)
 	if !ok {
 		return mismatch(n, "bool", "want true or false")
 	}
 	f.on = on
 	return ""
-}
-
-// or returns the flag if it was given, else d.
-func (f *flag) or(d bool) bool {
-	if f.present() {
-		return f.on
-	}
-	return d
 }
 
 // duration is a positive Go duration.
@@ -170,7 +162,7 @@ type algorithmName struct {
 	a bucket.Algorithm
 }
 
-var algorithmNames = []string{"token_bucket", "gcra", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"}
+var algorithmNames = namesUpTo(bucket.SlidingLog)
 
 func (t *algorithmName) read(n *yaml.Node, _ Profile) (problem string) {
 	i, problem := oneOf(n, algorithmNames)
@@ -183,7 +175,7 @@ type failureMode struct {
 	m bucket.FailureMode
 }
 
-var failureModeNames = []string{"fail_open", "local_strict", "fail_closed"}
+var failureModeNames = namesUpTo(bucket.FailClosed)
 
 func (t *failureMode) read(n *yaml.Node, _ Profile) (problem string) {
 	i, problem := oneOf(n, failureModeNames)
@@ -202,6 +194,17 @@ func (t *profileName) read(n *yaml.Node, _ Profile) (problem string) {
 	i, problem := oneOf(n, profileNames)
 	t.p = Profile(i)
 	return problem
+}
+
+// namesUpTo lists the names of the values from 0 to last.
+func namesUpTo[T interface {
+	~uint8
+	String() string
+}](last T) (names []string) {
+	for v := T(0); v <= last; v++ {
+		names = append(names, v.String())
+	}
+	return names
 }
 
 // oneOf returns the index of the node's text among the names.
@@ -256,14 +259,19 @@ func say(n *yaml.Node, want string) string {
 	if n.Kind != yaml.ScalarNode {
 		return want
 	}
-	return strconv.Quote(short(n.Value)) + ": " + want
+	return `"` + short(n.Value) + `": ` + want
 }
 
-// short cuts a text for a message.
-func short(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
+// short makes a text fit for a message: a line of printable characters, not too long.
+func short(s string) string { return cut(s, 64) }
+
+func cut(s string, most int) string {
+	ending := ""
+	if len(s) > most {
+		s, ending = strings.ToValidUTF8(s[:most], ""), "…"
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		s = strings.Trim(strconv.Quote(s), `"`)
+	}
+	return s + ending
 }

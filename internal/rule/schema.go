@@ -34,7 +34,7 @@ type defaultsSpec struct {
 	// How limits decide while their store is away. Default: fail_open.
 	OnBackendFailure failureMode `json:"on_backend_failure"`
 	// Whether callers may give hits back. Default: true.
-	Refunds flag `json:"refunds"`
+	Refunds toggle `json:"refunds"`
 }
 
 // descriptorSpec is one node of the tree that a descriptor's entries walk down.
@@ -51,17 +51,17 @@ type descriptorSpec struct {
 	// The next level.
 	Descriptors []*descriptorSpec `json:"descriptors"`
 	// Count, but refuse nothing. It belongs to this node alone.
-	ShadowMode flag `json:"shadow_mode"`
+	ShadowMode toggle `json:"shadow_mode"`
 	// Refuse only if all quota limits of the request, or of their group, are over.
-	QuotaMode flag `json:"quota_mode"`
+	QuotaMode toggle `json:"quota_mode"`
 	// The group of a quota_mode limit: the request is refused if all of one group are over.
 	QuotaGroup limitName `json:"quota_group"`
 	// Show the request's values of the whole path in metrics.
-	DetailedMetric flag `json:"detailed_metric"`
+	DetailedMetric toggle `json:"detailed_metric"`
 	// Show the request's value at this level in metrics.
-	ValueToMetric flag `json:"value_to_metric"`
+	ValueToMetric toggle `json:"value_to_metric"`
 	// One bucket for all values that match the pattern, instead of one each.
-	ShareThreshold flag `json:"share_threshold"`
+	ShareThreshold toggle `json:"share_threshold"`
 	// Bring values that are IP addresses to one spelling, and to a prefix, before they choose a bucket.
 	Normalize *normalizeSpec `json:"normalize"`
 	// Anything to hand back with the answer, as dynamic metadata.
@@ -97,7 +97,7 @@ type limitSpec struct {
 	// The period is this many units, at most 10 years. Default: 1.
 	UnitMultiplier count `json:"unit_multiplier" jsonschema:"minimum=1"`
 	// Pass without a limit, without touching a store.
-	Unlimited flag `json:"unlimited"`
+	Unlimited toggle `json:"unlimited"`
 	// Most hits at one instant, for token_bucket and gcra; the queue's length for a leaky_bucket. Default: requests_per_unit.
 	Burst count `json:"burst" jsonschema:"minimum=1"`
 	// How far reports after the fact may overdraw. Default: 0.
@@ -107,7 +107,7 @@ type limitSpec struct {
 	// Begin windows at midnight in this IANA time zone, for a fixed_window of a day, week, month or year: "Europe/Berlin".
 	Calendar text `json:"calendar"`
 	// Whether callers may give hits back. Default: that of defaults, else true.
-	Refunds flag `json:"refunds"`
+	Refunds toggle `json:"refunds"`
 	// How the limit decides while its store is away. Default: that of defaults, else fail_open.
 	OnBackendFailure failureMode `json:"on_backend_failure"`
 	// Names of limits that this one takes the place of, where both apply to one request.

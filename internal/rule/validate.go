@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"errors"
 	"strings"
 	"time"
 	_ "time/tzdata" // calendars must not depend on the machine's own time zones
@@ -50,24 +51,29 @@ func (v *validator) level(parent string, ds []*descriptorSpec) {
 			}
 			continue
 		}
-		composite := parent + "." + s.name()
+		if len(parent)+1+len(s.name()) > maxPathBytes {
+			v.invalid(s.at, "path of %d bytes: want at most %d", len(parent)+1+len(s.name()), maxPathBytes)
+			continue
+		}
 		if !s.Value.bad {
 			id := v.id(s)
 			if first := seen[id]; first != nil {
-				v.invalid(s.at, "duplicate descriptor composite key '%s'; first at %s", composite, first.at.position())
+				v.invalid(s.at, "duplicate descriptor composite key '%s'; first at %s", cut(parent+"."+s.name(), 256), first.at.position())
 			} else {
 				seen[id] = s
 			}
 		}
 		v.descriptor(s)
-		v.level(composite, s.Descriptors)
+		if len(s.Descriptors) > 0 {
+			v.level(parent+"."+s.name(), s.Descriptors)
+		}
 	}
 }
 
 func (v *validator) descriptor(s *descriptorSpec) {
 	if s.ShareThreshold.on && !strings.Contains(s.name(), "*") && !s.Value.bad {
 		v.invalid(s.at.field("share_threshold", s.ShareThreshold.at),
-			"share_threshold can only be used with wildcard values (containing '*'), but found key '%s'", s.name())
+			"share_threshold can only be used with wildcard values (containing '*'), but found key '%s'", cut(s.name(), 256))
 	}
 	if s.QuotaGroup.present() && !s.QuotaMode.on && !s.QuotaMode.bad {
 		v.invalid(s.at.field("quota_group", s.QuotaGroup.at), "want quota_mode: true beside it")
@@ -75,29 +81,29 @@ func (v *validator) descriptor(s *descriptorSpec) {
 	if s.Normalize != nil && s.Value.s != "" && !strings.Contains(s.Value.s, "*") {
 		v.invalid(s.Normalize.at, "has no meaning for one value: want a descriptor without value, or with a pattern")
 	}
-	switch {
-	case s.RateLimit != nil && s.Limits != nil:
+	if s.RateLimit != nil && s.Limits != nil {
 		v.invalid(s.at.field("limits", mark{}), "want rate_limit or limits, not both")
-	case s.Limits != nil && len(s.Limits) == 0:
+	}
+	if s.Limits != nil && len(s.Limits) == 0 {
 		v.wrong(s.at.field("limits", mark{}), "want at least one limit")
 	}
 	type period struct {
 		unit       bucket.Unit
 		multiplier uint32
-		family     string
+		family     bucket.Family
 	}
 	names, periods := map[string]*limitSpec{}, map[period]*limitSpec{}
 	for _, l := range s.limits() {
 		v.limit(l, l != s.RateLimit)
 		if l.Name.s != "" {
 			if first := names[l.Name.s]; first != nil {
-				v.invalid(l.at.field("name", l.Name.at), "two limits of one descriptor are named %q, first at %s", l.Name.s, first.at.position())
+				v.invalid(l.at.field("name", l.Name.at), "two limits of one descriptor are named '%s', first at %s", short(l.Name.s), first.at.position())
 				continue
 			}
 			names[l.Name.s] = l
 			continue
 		}
-		id := period{l.Unit.unit, l.UnitMultiplier.n, family(l.Algorithm.a)}
+		id := period{l.Unit.unit, l.UnitMultiplier.n, l.Algorithm.a.Family()}
 		if first := periods[id]; first != nil && l.Unit.unit != bucket.NoUnit {
 			v.invalid(l.at, "two limits of one descriptor count alike over the same period, first at %s: want another unit, or names that tell them apart",
 				first.at.position())
@@ -109,7 +115,6 @@ func (v *validator) descriptor(s *descriptorSpec) {
 
 // limit checks one limit, and makes it unless something is wrong with it.
 func (v *validator) limit(l *limitSpec, inList bool) {
-	before := len(v.errs)
 	for _, r := range l.Replaces {
 		switch {
 		case r.Name.bad:
@@ -119,7 +124,10 @@ func (v *validator) limit(l *limitSpec, inList bool) {
 			v.invalid(r.at.field("name", r.Name.at), "replaces should not contain name of same descriptor")
 		}
 	}
-	if l.Unlimited.on {
+	switch {
+	case l.Unlimited.bad:
+		return // who knows which of the others it needs
+	case l.Unlimited.on:
 		v.unlimited(l, inList)
 		return
 	}
@@ -129,10 +137,7 @@ func (v *validator) limit(l *limitSpec, inList bool) {
 	if !l.RequestsPerUnit.present() {
 		v.wrong(l.at.field("requests_per_unit", mark{}), "missing; write 0 to refuse everything")
 	}
-	v.options(l)
-	if len(v.errs) == before && !l.spoilt() {
-		v.make(l)
-	}
+	v.make(l)
 }
 
 // unlimited checks a limit that is none.
@@ -160,36 +165,6 @@ func (v *validator) unlimited(l *limitSpec, inList bool) {
 	}
 }
 
-// options checks what only some algorithms have.
-func (v *validator) options(l *limitSpec) {
-	name := algorithmNames[l.Algorithm.a]
-	credit := family(l.Algorithm.a) == "credit"
-	if l.Burst.present() && !credit {
-		v.invalid(l.at.field("burst", l.Burst.at), "a %s has no burst; want token_bucket, gcra or leaky_bucket", name)
-	}
-	if l.MaxDelay.present() && !l.MaxDelay.bad {
-		at := l.at.field("max_delay", l.MaxDelay.at)
-		if l.Algorithm.a != bucket.LeakyBucket {
-			v.invalid(at, "a %s has no queue; want leaky_bucket", name)
-		}
-		if l.MaxDelay.d == 0 {
-			v.invalid(at, "0: want more than 0, or none")
-		}
-	}
-	if l.Calendar.present() && !l.Calendar.bad {
-		at := l.at.field("calendar", l.Calendar.at)
-		if l.Algorithm.a != bucket.FixedWindow {
-			v.invalid(at, "a %s has no calendar; want fixed_window", name)
-		}
-		if l.Unit.unit != bucket.NoUnit && (l.Unit.unit < bucket.Day || l.UnitMultiplier.n != 1) {
-			v.invalid(at, "want unit day, week, month or year, without unit_multiplier")
-		}
-		if _, err := zone(l.Calendar.s); err != nil {
-			v.invalid(at, "%q: want the IANA name of a time zone, such as UTC or Europe/Berlin", short(l.Calendar.s))
-		}
-	}
-}
-
 // zone loads a time zone by its IANA name. "Local" is none: it would depend on the machine.
 func zone(name string) (*time.Location, error) {
 	if name == "" || name == "Local" {
@@ -198,17 +173,15 @@ func zone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// spoilt reports whether the decoder found something wrong in the limit.
-func (l *limitSpec) spoilt() bool {
-	return l.Algorithm.bad || l.RequestsPerUnit.bad || l.Unit.bad || l.UnitMultiplier.bad || l.Unlimited.bad || l.Burst.bad || l.Debt.bad ||
-		l.MaxDelay.bad || l.Calendar.bad
-}
-
-// make makes the bucket's limit.
+// make makes the bucket's limit, or reports what stands against it. What is missing or was not understood is reported already: ones stand in for
+// it here, so that the rest of the limit is checked as well.
 func (v *validator) make(l *limitSpec) {
+	if l.Algorithm.bad {
+		return
+	}
 	c := bucket.Config{
 		Algorithm:  l.Algorithm.a,
-		Hits:       int64(l.RequestsPerUnit.n),
+		Hits:       1,
 		Unit:       l.Unit.unit,
 		Multiplier: int64(l.UnitMultiplier.n),
 		Burst:      int64(l.Burst.n),
@@ -216,13 +189,66 @@ func (v *validator) make(l *limitSpec) {
 		MaxDelay:   l.MaxDelay.d,
 		Envoy:      v.profile == Envoy,
 	}
-	if l.Calendar.present() {
-		c.Calendar, _ = zone(l.Calendar.s)
+	if l.RequestsPerUnit.present() && !l.RequestsPerUnit.bad {
+		c.Hits = int64(l.RequestsPerUnit.n)
+	}
+	if l.MaxDelay.present() && !l.MaxDelay.bad && l.MaxDelay.d == 0 {
+		v.invalid(l.at.field("max_delay", l.MaxDelay.at), "0: want more than 0, or no max_delay")
+	}
+	if l.Calendar.present() && !l.Calendar.bad {
+		var err error
+		if c.Calendar, err = zone(l.Calendar.s); err != nil {
+			v.invalid(l.at.field("calendar", l.Calendar.at), "\"%s\": want the IANA name of a time zone, such as UTC or Europe/Berlin", short(l.Calendar.s))
+		}
+	}
+	if c.Unit == bucket.NoUnit {
+		c.Unit, c.Multiplier = bucket.Year, 1 // fits every calendar
 	}
 	b, err := bucket.New(c)
-	if err != nil {
-		v.invalid(l.at, "%v", err)
-		return
+	for _, e := range fieldErrors(err) {
+		v.invalid(l.fieldOf(e.Field), "%s: %s", e.Value, e.Want)
 	}
 	l.bucket = b
+}
+
+// fieldErrors takes bucket.New's error apart.
+func fieldErrors(err error) []*bucket.FieldError {
+	if err == nil {
+		return nil
+	}
+	var one *bucket.FieldError
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []*bucket.FieldError
+		for _, e := range all.Unwrap() {
+			out = append(out, fieldErrors(e)...)
+		}
+		return out
+	}
+	if !errors.As(err, &one) {
+		one = &bucket.FieldError{Field: "limit", Value: "limit", Want: err.Error()}
+	}
+	return []*bucket.FieldError{one}
+}
+
+// fieldOf returns the place of the key that bucket.New calls field.
+func (l *limitSpec) fieldOf(field string) place {
+	switch field {
+	case "algorithm":
+		return l.at.field("algorithm", l.Algorithm.at)
+	case "hits":
+		return l.at.field("requests_per_unit", l.RequestsPerUnit.at)
+	case "multiplier", "period":
+		if l.UnitMultiplier.present() {
+			return l.at.field("unit_multiplier", l.UnitMultiplier.at)
+		}
+	case "burst":
+		return l.at.field("burst", l.Burst.at)
+	case "debt":
+		return l.at.field("debt", l.Debt.at)
+	case "max_delay":
+		return l.at.field("max_delay", l.MaxDelay.at)
+	case "calendar":
+		return l.at.field("calendar", l.Calendar.at)
+	}
+	return l.at
 }
