@@ -14,7 +14,7 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 
 # What says more without the race detector: allocations (the detector allocates) and proofs by large counts (it is 5-20 times slower).
-UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/engine/... ./internal/transport/... ./internal/app/...
+UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/engine/... ./internal/transport/... ./internal/app/... ./cmd/...
 
 PROTOS := $(wildcard api/proto/*/*/*.proto api/proto/*/*/*/*.proto)
 

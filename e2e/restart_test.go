@@ -19,7 +19,9 @@ domain: e2e
 descriptors:
   - {key: user, rate_limit: {requests_per_unit: 1000000, unit: second}}
 `
-	first, second := serve(t, rules), serve(t, rules)
+	// Longer than Envoy's health interval and the second within which it merges updates (update_merge_window).
+	const drain = "--drain-delay=3s"
+	first, second := serve(t, rules, drain), serve(t, rules, drain)
 	backend := newUpstream(t)
 	proxy := newEnvoy(t, envoySetup{
 		Domain: "e2e", Services: []string{first.grpc, second.grpc}, Upstream: backend.addr, Filter: "failure_mode_deny: true",
@@ -59,6 +61,9 @@ descriptors:
 	}
 	for _, s := range []*service{first, second} {
 		s.end(t)
+		if got := proxy.healthy(t); got != 1 {
+			t.Errorf("got %d healthy instances at Envoy after one ended, want 1", got)
+		}
 		s.restart(t)
 		proxy.eventually(t, "Envoy has both again", func() bool { return proxy.healthy(t) == 2 })
 	}

@@ -61,7 +61,7 @@ func servePath(t *testing.T, rules string, flags ...string) *service {
 	s := &service{grpc: freePort(t, ip), http: freePort(t, ip), admin: freePort(t, ip)}
 	s.args = append([]string{"serve", "--rules", rules, "--grpc-addr", s.grpc, "--http-addr", s.http, "--admin-addr", s.admin,
 		// Long before a busy machine is taken for a store that is gone.
-		"--redis-timeout", "5s"}, flags...)
+		"--redis-timeout", "5s", "--drain-delay", "0s"}, flags...)
 	s.restart(t)
 	return s
 }

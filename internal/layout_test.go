@@ -43,6 +43,18 @@ var rooms = map[string]room{
 		"internal/engine": "it reads requests and writes verdicts",
 		"internal/rule":   "entries of a descriptor",
 	}},
+	"internal/limiter": {hides: "where a charge is paid: the store behind its breaker, a denial remembered, or the fallback", imports: map[string]string{
+		"internal/bucket": "it derives local shares of limits",
+		"internal/store":  "it is a store over a store",
+	}},
+	"internal/cases": {hides: "how unit tests of limits run on a virtual clock", imports: map[string]string{
+		"internal/bucket":           "times and waits of a case",
+		"internal/engine":           "a case is decided as a request is",
+		"internal/engine/shorthand": "requests and answers of a case",
+		"internal/rule":             "the rules under test",
+		"internal/store":            "the keyer and the store handed to the engine",
+		"internal/store/memstore":   "buckets of a case",
+	}},
 	"internal/config": {hides: "where the current snapshot comes from", imports: map[string]string{
 		"internal/rule": "it loads and swaps snapshots",
 	}},
@@ -63,6 +75,7 @@ var rooms = map[string]room{
 	}},
 	"cmd/ratelimitd": {hides: "flags, environment and exit codes", imports: map[string]string{
 		"internal/app":              "serve is app.Run",
+		"internal/cases":            "test runs cases",
 		"internal/config":           "check and explain read the same files as serve",
 		"internal/engine":           "explain and test decide in this process",
 		"internal/engine/shorthand": "requests on the command line and in test cases",
@@ -153,7 +166,7 @@ var dependencies = map[string]dependency{
 		why: "no goroutine outlives its test", in: []string{"*"}, testOnly: true,
 	},
 	"go.yaml.in/yaml/v4": {
-		why: "YAML with the line and column of each node", in: []string{"internal/rule", "cmd/ratelimitd"},
+		why: "YAML with the line and column of each node", in: []string{"internal/rule", "internal/cases", "cmd/ratelimitd"},
 	},
 	"golang.org/x/net": {
 		why: "a cap on a listener's connections", in: []string{"internal/app"},

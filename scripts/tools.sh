@@ -61,7 +61,7 @@ debian_packages() {
 	fi
 	say "installing ${missing[*]}"
 	"${as_root[@]}" apt-get -qq update
-	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
 		apt-get -qq -y --no-install-recommends install "${missing[@]}" </dev/null >/dev/null
 	say "installed ${missing[*]}"
 }
