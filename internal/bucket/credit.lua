@@ -11,12 +11,16 @@ local function valid_credit(s)
     d >= 0 and d <= floor(MAX_PRODUCT / p)
 end
 
--- credit_time returns the instant that many ticks after t, at most MAX_TIME.
-local function credit_time(t, ticks, tau)
-  if ticks > floor((MAX_TIME - t) / tau) then
-    return MAX_TIME
+-- until_full returns the wait at now until a bucket is full that misses so many credits at t, cut at the end of time.
+local function until_full(missing, n, t, tau, now)
+  if missing == 0 then
+    return 0
   end
-  return t + ticks * tau
+  local ticks = ceil(missing, n)
+  if ticks > floor((MAX_TIME - t) / tau) then
+    return MAX_TIME - now
+  end
+  return t + ticks * tau - now
 end
 
 local function take_credit(s, now, c, mode, before)
@@ -54,7 +58,7 @@ local function take_credit(s, now, c, mode, before)
   local allowed = hits < 0 or need <= b and whole >= need
   local delay, max_delay = 0, 0
   if c.queue > 0 and hits >= 0 then -- a queue: what is missing stands before this charge
-    delay = max(0, credit_time(t, ceil(full - level, n), tau) - now)
+    delay = until_full(full - level, n, t, tau, now)
     max_delay = min(c.max_delay, c.queue)
     allowed = allowed and delay <= max_delay
   end
@@ -72,12 +76,17 @@ local function take_credit(s, now, c, mode, before)
   elseif mode == COUNT then
     granted = max(0, min(hits, whole))
   end
+  local was = level
   level = min(level - granted * p, full)
+  if granted ~= 0 and full - max(was, level) < n then
+    -- Less than a tick from full: what has passed of the tick is past, or the next would bring it on top of the burst.
+    t = max(t, now)
+  end
 
   -- Answer.
   local changed = granted ~= 0 or rebased
   local remaining = max(0, floor(level / p) - d)
-  local reset_after = max(0, credit_time(t, ceil(full - level, n), tau) - now)
+  local reset_after = until_full(full - level, n, t, tau, now)
   local retry_after = 0
   if not allowed then
     retry_after = NEVER

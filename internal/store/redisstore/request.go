@@ -112,7 +112,7 @@ func appendCharge(b []byte, c *store.Charge, at int64) []byte {
 	b = append7(b, t.P)
 	b = append(b, exponent(t.Tau))
 	b = append7(b, t.MaxDelay)
-	b = append(b, flag(t.Sliding), flag(t.Envoy), flag(t.Calendar))
+	b = append(b, bit(t.Sliding), bit(t.Envoy), bit(t.Calendar))
 	if t.Calendar {
 		if at == 0 {
 			// Our clock only says which windows are near: the script chooses among them by its own.
@@ -147,7 +147,7 @@ func exponent(tau int64) byte {
 	return e
 }
 
-func flag(b bool) byte {
+func bit(b bool) byte {
 	if b {
 		return 1
 	}
