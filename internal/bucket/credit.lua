@@ -11,16 +11,25 @@ local function valid_credit(s)
     d >= 0 and d <= floor(MAX_PRODUCT / p)
 end
 
--- until_full returns the wait at now until a bucket is full that misses so many credits at t, cut at the end of time.
-local function until_full(missing, n, t, tau, now)
-  if missing == 0 then
+-- credit_wait returns the wait at now until so many credits have come since t, NEVER if that is after the end of time.
+local function credit_wait(missing, n, t, tau, now)
+  if missing <= 0 then
     return 0
   end
   local ticks = ceil(missing, n)
   if ticks > floor((MAX_TIME - t) / tau) then
-    return MAX_TIME - now
+    return NEVER
   end
   return t + ticks * tau - now
+end
+
+-- until_full is the wait at now until a bucket is full, cut at the end of time.
+local function until_full(missing, n, t, tau, now)
+  local wait = credit_wait(missing, n, t, tau, now)
+  if wait == NEVER then
+    return MAX_TIME - now
+  end
+  return wait
 end
 
 local function take_credit(s, now, c, mode, before)
@@ -88,15 +97,14 @@ local function take_credit(s, now, c, mode, before)
   local remaining = max(0, floor(level / p) - d)
   local reset_after = until_full(full - level, n, t, tau, now)
   local retry_after = 0
-  if not allowed then
+  if not allowed and need > b then
     retry_after = NEVER
-    if need <= b then
-      local ticks = ceil(max(0, (need + d) * p - level), n)
-      if ticks <= floor((MAX_TIME - t) / tau) then
-        retry_after = max(1, t + ticks * tau - now)
-        if c.queue > 0 then
-          retry_after = max(retry_after, reset_after - max_delay)
-        end
+  elseif not allowed then
+    retry_after = credit_wait((need + d) * p - level, n, t, tau, now)
+    if retry_after ~= NEVER then
+      retry_after = max(1, retry_after)
+      if c.queue > 0 then
+        retry_after = max(retry_after, reset_after - max_delay)
       end
     end
   end
