@@ -48,7 +48,7 @@ func (l *Limit) credit(s *State, now int64, a Ask) Outcome {
 	allowed := a.Hits < 0 || need <= b && whole >= need
 	delay, maxDelay := int64(0), int64(0)
 	if l.terms.MaxDelay > 0 && a.Hits >= 0 { // a queue: what is missing stands before this charge
-		delay = max(0, creditTime(t, ceil(full-level, n), tau)-now)
+		delay = untilFull(full-level, n, t, tau, now)
 		maxDelay = max(0, min(a.MaxDelay, l.terms.MaxDelay))
 		allowed = allowed && delay <= maxDelay
 	}
@@ -76,16 +76,15 @@ func (l *Limit) credit(s *State, now int64, a Ask) Outcome {
 	// Answer.
 	o := Outcome{Allowed: allowed, Granted: granted, Changed: granted != 0 || rebased}
 	o.Remaining = max(0, level/p-d)
-	o.ResetAfter = max(0, creditTime(t, ceil(full-level, n), tau)-now)
+	o.ResetAfter = untilFull(full-level, n, t, tau, now)
 	switch {
 	case allowed:
 	case need > b:
 		o.RetryAfter = never
 	default:
-		ticks := ceil(max(0, (need+d)*p-level), n)
-		o.RetryAfter = never
-		if ticks <= (MaxTime-t)/tau {
-			o.RetryAfter = max(1, t+ticks*tau-now)
+		o.RetryAfter = creditWait((need+d)*p-level, n, t, tau, now)
+		if o.RetryAfter != never {
+			o.RetryAfter = max(1, o.RetryAfter)
 			if l.terms.MaxDelay > 0 {
 				o.RetryAfter = max(o.RetryAfter, o.ResetAfter-maxDelay)
 			}
@@ -108,10 +107,23 @@ func (l *Limit) credit(s *State, now int64, a Ask) Outcome {
 	return o
 }
 
-// creditTime returns the instant that many ticks after t, at most MaxTime.
-func creditTime(t, ticks, tau int64) int64 {
-	if ticks > (MaxTime-t)/tau {
-		return MaxTime
+// untilFull is the wait at now until a bucket is full, cut at the end of time.
+func untilFull(missing, n, t, tau, now int64) int64 {
+	wait := creditWait(missing, n, t, tau, now)
+	if wait == never {
+		return MaxTime - now
 	}
-	return t + ticks*tau
+	return wait
+}
+
+// creditWait returns the wait at now until so many credits have come since t, never if that is after the end of time.
+func creditWait(missing, n, t, tau, now int64) int64 {
+	if missing <= 0 {
+		return 0
+	}
+	ticks := ceil(missing, n)
+	if ticks > (MaxTime-t)/tau {
+		return never
+	}
+	return t + ticks*tau - now
 }
