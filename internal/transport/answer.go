@@ -27,7 +27,11 @@ func (a *answerer) answer(c *call, now time.Time) []byte {
 		return appendRefusal(make([]byte, 0, 4*(c.descriptors()+1)), c.descriptors())
 	}
 	v := &c.verdict
-	b := make([]byte, 0, 256+48*len(v.Statuses))
+	size := 256 + 48*len(v.Statuses) // of the common answer, so that it grows once at most
+	if a.problem && v.Over {
+		size += maxProblem
+	}
+	b := make([]byte, 0, size)
 	b = appendVerdict(b, v)
 	b = a.appendHeaders(b, c, now)
 	if a.problem && v.Over && !v.Envoy {

@@ -144,7 +144,7 @@ func (h jsonHandler) refuse(w http.ResponseWriter, err error) {
 	if st, ok := status.FromError(err); ok {
 		reason = st.Message()
 	}
-	w.Header().Set("Ratelimitd-Error", policyName(reason))
+	w.Header().Set("Ratelimitd-Error", printable(strings.ReplaceAll(reason, "\u00a0", " "), 200)) // protojson writes such spaces
 	code, text := http.StatusBadRequest, "Bad Request\n"
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		code, text = http.StatusRequestEntityTooLarge, "Request Entity Too Large\n"

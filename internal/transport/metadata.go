@@ -37,7 +37,7 @@ func addDecision(fields map[string]any, v *engine.Verdict) {
 	if s == nil {
 		return
 	}
-	fields["rule"] = s.Path
+	fields["rule"] = rulePath(s)
 	if s.Name != "" {
 		fields["limit"] = s.Name
 	}
@@ -47,7 +47,7 @@ func addDecision(fields map[string]any, v *engine.Verdict) {
 
 func originName(s *engine.Status) string {
 	switch {
-	case s.Unpaid:
+	case s.Unpaid, s.Origin == store.Unavailable:
 		return "unavailable"
 	case s.Origin == store.FromLease:
 		return "lease"

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,8 @@ type policies struct {
 
 // of returns the policy of s's limit.
 func (p *policies) of(s *engine.Status) policy {
-	k := policyKey{limitLabel(s), s.Quota, s.Window, s.Requests, s.Unit, s.Multiplier}
+	label := limitLabel(s)
+	k := policyKey{label[:min(len(label), maxPolicyName)], s.Quota, s.Window, s.Requests, s.Unit, s.Multiplier}
 	p.mu.RLock()
 	known, ok := p.known[k]
 	p.mu.RUnlock()
@@ -53,7 +55,7 @@ func (p *policies) of(s *engine.Status) policy {
 	if len(p.known) >= maxPolicies || p.known == nil {
 		p.known = make(map[policyKey]policy)
 	}
-	k.name = string([]byte(k.name)) // it may be a part of a request, which must not be kept alive
+	k.name = strings.Clone(k.name) // it may be part of a request, which must not be kept alive
 	p.known[k] = made
 	return made
 }
@@ -84,10 +86,19 @@ func marshal(l httpsfv.List) string {
 	return s
 }
 
-// limitLabel names a limit to people: its own name, else the path of its rule.
+// limitLabel names a limit to people: its own name, else where it is configured.
 func limitLabel(s *engine.Status) string {
 	if s.Name != "" {
 		return s.Name
+	}
+	return rulePath(s)
+}
+
+// rulePath returns the configured path below the domain. It holds no value of a request unless the request brought its own
+// limit and no rule matched.
+func rulePath(s *engine.Status) string {
+	if s.Rule != nil {
+		return s.Rule.Path
 	}
 	return s.Path
 }
@@ -95,12 +106,17 @@ func limitLabel(s *engine.Status) string {
 // maxPolicyName bounds the bytes of a name in a header or a body.
 const maxPolicyName = 64
 
-// policyName makes any text fit for a header: printable ASCII, at most maxPolicyName bytes, not empty.
-func policyName(s string) string {
-	if s == "" {
+// policyName makes a label fit for a header or a body: printable ASCII, at most maxPolicyName bytes, not empty.
+func policyName(label string) string {
+	if label == "" {
 		return "default"
 	}
-	b := []byte(s[:min(len(s), maxPolicyName)])
+	return printable(label, maxPolicyName)
+}
+
+// printable returns the first limit bytes of s, those that are not printable ASCII replaced.
+func printable(s string, limit int) string {
+	b := []byte(s[:min(len(s), limit)])
 	for i, c := range b {
 		if c < ' ' || c > '~' {
 			b[i] = '_'

@@ -3,10 +3,12 @@ package transport
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -99,4 +101,44 @@ func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// metric returns the value of a counter or gauge, told by its name and all its labels' values.
+func metric(t testing.TB, g prometheus.Gatherer, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			missing := len(m.GetLabel()) != len(labels)
+			for _, l := range m.GetLabel() {
+				missing = missing || !slices.Contains(labels, l.GetValue())
+			}
+			if !missing {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s of %q", name, labels)
+	return 0
+}
+
+// eventually waits until done says so: for what another goroutine or the kernel does in its own time.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	ctx := testContext(t)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		}
+	}
 }
