@@ -16,6 +16,8 @@ type backend struct {
 	// fresh returns an empty store that reads clock, or its own if clock is nil, and a function that counts the buckets
 	// it has state of.
 	fresh func(t *testing.T, clock func() time.Time) (s store.Store, keys func() int)
+	// join returns another store on the same buckets, as another process has it. nil: there are no other processes.
+	join func(t *testing.T) store.Store
 }
 
 // backends are made anew for each test: what they share, they share within it.
@@ -25,7 +27,7 @@ func backends(t *testing.T) []backend {
 }
 
 func memoryBackend() backend {
-	return backend{"memory", func(_ *testing.T, clock func() time.Time) (store.Store, func() int) {
+	return backend{name: "memory", fresh: func(_ *testing.T, clock func() time.Time) (store.Store, func() int) {
 		s := memstore.New(memstore.Options{Now: clock})
 		return s, s.Len
 	}}
@@ -34,11 +36,8 @@ func memoryBackend() backend {
 func redisBackend(t *testing.T) backend {
 	t.Helper()
 	server := redistest.Start(t)
-	return backend{"redis", func(t *testing.T, clock func() time.Time) (store.Store, func() int) {
+	open := func(t *testing.T, clock func() time.Time) store.Store {
 		t.Helper()
-		if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
 		// A deadline that a loaded machine keeps: these tests are about answers, not about time.
 		s, err := redisstore.New(redisstore.Options{URL: server.URL(), Timeout: 10 * time.Second, Now: clock})
 		if err != nil {
@@ -49,14 +48,25 @@ func redisBackend(t *testing.T) backend {
 				t.Error(err)
 			}
 		})
-		return s, func() int {
-			n, err := server.Client().DBSize(t.Context()).Result()
-			if err != nil {
+		return s
+	}
+	return backend{
+		name: "redis",
+		fresh: func(t *testing.T, clock func() time.Time) (store.Store, func() int) {
+			t.Helper()
+			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			return int(n)
-		}
-	}}
+			return open(t, clock), func() int {
+				n, err := server.Client().DBSize(t.Context()).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return int(n)
+			}
+		},
+		join: func(t *testing.T) store.Store { return open(t, nil) },
+	}
 }
 
 // newKeyer returns a keyer under a secret of the test's own.

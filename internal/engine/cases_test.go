@@ -36,3 +36,7 @@ func TestC62ManyPeriods(t *testing.T)                { runCase(t, "C62") }
 func TestC63IdleCredit(t *testing.T)                 { runCase(t, "C63") }
 func TestC64MonthsAndWeeks(t *testing.T)             { runCase(t, "C64") }
 func TestC78CountersAddUp(t *testing.T)              { runCase(t, "C78") }
+
+// What the reference service's own tests expect, under profile envoy.
+
+func TestEnvoyConformance(t *testing.T) { runCase(t, "F2") }

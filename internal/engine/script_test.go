@@ -33,8 +33,9 @@ import (
 //	[at 1.5s] [xN] REQUEST -> ANSWER            asked N times, 1.5 s after the first instant
 //
 // A request is as package shorthand says. An answer is an overall code and a status for every descriptor, which is none,
-// or unlimited, or any of OK or OVER, rN (remaining), wait D or never (RetryAfter), reset D, name N, quota N; what is not
-// said may be anything. After it may follow nearest N (a descriptor's index), or shadowed. An error is error TEXT.
+// or unlimited, or any of OK or OVER, rN (remaining), wait D or never (RetryAfter), reset D, name N, quota N, path P (of
+// metrics); what is not said may be anything. After it may follow nearest N (a descriptor's index), or shadowed. An error
+// is error TEXT.
 type script struct {
 	t       *testing.T
 	backend backend
@@ -269,6 +270,9 @@ func (s *script) matches(words []string, got *engine.Status) bool {
 		case w == "name":
 			ok = ok && got.Name == arg(i)
 			i++
+		case w == "path":
+			ok = ok && got.Path == arg(i)
+			i++
 		case w == "quota":
 			ok = ok && strconv.FormatInt(got.Quota, 10) == arg(i)
 			i++
@@ -302,7 +306,7 @@ func answer(v *engine.Verdict) string {
 		case !st.HasLimit:
 			b.WriteString("none")
 		default:
-			fmt.Fprintf(&b, "%s r%d reset %v quota %d", code(st.Over), st.Remaining, st.Reset, st.Quota)
+			fmt.Fprintf(&b, "%s r%d reset %v quota %d path %s", code(st.Over), st.Remaining, st.Reset, st.Quota, st.Path)
 		}
 		if st.Over {
 			fmt.Fprintf(&b, " wait %v", st.RetryAfter)
