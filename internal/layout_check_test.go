@@ -98,14 +98,15 @@ func edgeFaults(sources []source) []string {
 			if !ours || to == from {
 				continue
 			}
-			_, edge := r.imports[to]
-			_, inTests := testImports[to]
-			if !edge && !(s.test && inTests) {
-				faults = append(faults, fmt.Sprintf("%s: %s may not import %s", s.name, from, to))
-			}
 			if !s.test {
 				used[[2]string{from, to}] = true
 			}
+			_, edge := r.imports[to]
+			_, inTests := testImports[to]
+			if edge || s.test && inTests {
+				continue
+			}
+			faults = append(faults, fmt.Sprintf("%s: %s may not import %s", s.name, from, to))
 		}
 	}
 	for from, r := range rooms {
@@ -140,7 +141,7 @@ func dependencyFaults(sources []source) []string {
 			switch {
 			case !ok:
 				faults = append(faults, fmt.Sprintf("%s: %s is of no module listed in layout_test.go", s.name, imported))
-			case s.test:
+			case s.test || d.testOnly && rooms[s.room()].forTests:
 			case d.testOnly:
 				faults = append(faults, fmt.Sprintf("%s: %s is for tests only", s.name, imported))
 			case !slices.Contains(d.in, "*") && !slices.Contains(d.in, s.room()):

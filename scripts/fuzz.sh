@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME (default 30s) each.
+# Runs every fuzz target of the module for FUZZTIME (default 30s) each, then the slow model of the arithmetic for
+# OPERATIONS (default 10^8).
 set -euo pipefail
 
 readonly go=${GO:-go}
@@ -10,3 +11,5 @@ for package in $("$go" list ./...); do
 		"$go" test -run='^$' -fuzz="^$target\$" -fuzztime="${FUZZTIME:-30s}" "$package"
 	done
 done
+printf 'fuzz: the model, %s operations\n' "${OPERATIONS:-100000000}"
+"$go" test -run='^TestModel$' -timeout=0 ./internal/bucket -model.ops="${OPERATIONS:-100000000}"
