@@ -118,7 +118,7 @@ func uint(b []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(full[:]))
 }
 
-// readState reads what the script stored; what it would not understand is absent.
+// readState reads what the script stored; what it would not understand is absent, or impossible.
 func readState(f bucket.Family, v []byte) bucket.State {
 	var s bucket.State
 	if len(v) == 0 || v[0] != familyTag(f) {
@@ -133,9 +133,6 @@ func readState(f bucket.Family, v []byte) bucket.State {
 		for ; len(b) > 0; b = b[12:] {
 			s.Log = append(s.Log, bucket.Entry{Time: uint(b[:7]), Hits: uint(b[7:12])})
 		}
-	}
-	if f != bucket.Log && s.Words[3] == 0 {
-		return bucket.State{}
 	}
 	return s
 }

@@ -12,14 +12,26 @@ local CREDIT, WINDOW, LOG = 1, 2, 3 -- families, and the first byte of what is s
 local ENFORCE, NONE = 0, 1 -- votes; larger ones are quota groups
 local COUNT_BOOK = 2 -- BookWhenRefuses
 
--- Ticks are powers of ten of microseconds, kept as the exponent. There are 15: a period is at most ten years.
-local TAU, EXPONENT = {}, {}
-do
+-- Ticks are powers of ten of microseconds, and travel and are stored as the exponent: at most 14, as a period is at most
+-- ten years. A larger one is none of ours: 0.
+local function tick_of(exponent)
+  if exponent > 14 then
+    return 0
+  end
   local tau = 1
-  for e = 0, 14 do
-    TAU[e], EXPONENT[tau] = tau, e
+  for _ = 1, exponent do
     tau = tau * 10
   end
+  return tau
+end
+
+local function exponent_of(tau)
+  local exponent = 0
+  while tau > 1 do
+    tau = tau / 10
+    exponent = exponent + 1
+  end
+  return exponent
 end
 
 -- What is stored: a byte for the family, then integers, the low byte first: seven bytes hold any number below 2^53.
@@ -36,16 +48,12 @@ local function decode(family, value)
   if family == CREDIT then
     if #value == CREDIT_SIZE then
       local _, level, t, p, tau, d = read(CREDIT_FORMAT, value)
-      if TAU[tau] then
-        return {level, t, p, TAU[tau], d}
-      end
+      return {level, t, p, tick_of(tau), d}
     end
   elseif family == WINDOW then
     if #value == WINDOW_SIZE then
       local _, cur, prev, p, tau, start = read(WINDOW_FORMAT, value)
-      if TAU[tau] then
-        return {cur, prev, p, TAU[tau], start}
-      end
+      return {cur, prev, p, tick_of(tau), start}
     end
   elseif (#value - 1) % ENTRY_SIZE == 0 then
     local s, k = {}, 0
@@ -64,9 +72,9 @@ end
 
 local function encode(family, s)
   if family == CREDIT then
-    return write(CREDIT_FORMAT, CREDIT, s[1], s[2], s[3], EXPONENT[s[4]], s[5])
+    return write(CREDIT_FORMAT, CREDIT, s[1], s[2], s[3], exponent_of(s[4]), s[5])
   elseif family == WINDOW then
-    return write(WINDOW_FORMAT, WINDOW, s[1], s[2], s[3], EXPONENT[s[4]], s[5])
+    return write(WINDOW_FORMAT, WINDOW, s[1], s[2], s[3], exponent_of(s[4]), s[5])
   end
   local parts = {string.char(LOG)}
   for i = 1, #s, ENTRIES * 2 do
@@ -125,7 +133,7 @@ local function parse_charge(key, request, at)
   local c = {
     key = key, vote = vote, book = book, family = family,
     hits = hits, at_least = at_least, tick = tick, max_delay = max_delay,
-    n = n, b = b, d = d, p = p, tau = TAU[tau], queue = queue,
+    n = n, b = b, d = d, p = p, tau = tick_of(tau), queue = queue,
     sliding = sliding == 1, envoy = envoy == 1, around = nil,
   }
   if calendar == 1 then
