@@ -258,12 +258,15 @@ func (d *decoder) stray(key string, at place, t reflect.Type) {
 		d.wrong(at, "%s is not supported by this version", key)
 	case homes == "":
 		d.wrong(at, "config error, unknown key '%s'%s", short(key), suggestion(key, t))
-	case d.profile == Envoy && harmless[key]:
+	case d.profile == Envoy && harmless[key] && !ours[t]:
 		d.warn(at, LintIgnoredKey, "move it, or take it out", "key '%s' has no effect here; it belongs in %s", key, homes)
 	default:
 		d.wrong(at, "key '%s' does not belong here; it belongs in %s", key, homes)
 	}
 }
+
+// ours are the mappings that the reference does not have.
+var ours = map[reflect.Type]bool{reflect.TypeFor[defaultsSpec](): true, reflect.TypeFor[normalizeSpec](): true}
 
 // harmless are the reference's keys that do no harm in the wrong place, where the reference ignores them. The others would take a limit with them.
 var harmless = map[string]bool{

@@ -16,7 +16,7 @@ const (
 	LintDanglingReplaces = "dangling-replaces" // replaces a name that no limit of the domain has
 	LintDuplicateName    = "duplicate-name"    // one name for limits of several descriptors
 	LintSlowQueue        = "slow-queue"        // a queue that outlasts the proxy's patience
-	LintNeverFits        = "never-fits"        // a queue in which nothing can wait
+	LintShortQueue       = "short-queue"       // a queue in which not even one hit can wait its turn
 )
 
 // proxyTimeout is how long Envoy waits for an answer unless told otherwise (timeout of its rate limit filter).
@@ -186,7 +186,7 @@ func (l *linter) queue(limit *limitSpec) {
 			"an answer may be held for %v, longer than the %v that Envoy waits by default", limit.MaxDelay.d, proxyTimeout)
 	}
 	if n := time.Duration(limit.RequestsPerUnit.n); n > 0 && limit.bucket.Period()/n > limit.MaxDelay.d {
-		l.warn(at, LintNeverFits, "raise max_delay, or leave it out", "nothing can ever wait: two hits are %v apart, longer than %v",
+		l.warn(at, LintShortQueue, "raise max_delay, or leave it out", "hits are %v apart: one that comes more than %v early is refused, not held",
 			limit.bucket.Period()/n, limit.MaxDelay.d)
 	}
 }

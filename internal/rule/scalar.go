@@ -103,10 +103,11 @@ func (f *toggle) read(n *yaml.Node, _ Profile) string {
 	return ""
 }
 
-// duration is a positive Go duration.
+// duration is a Go duration, without a sign. What is too long for one is the longest there is.
 type duration struct {
 	given
 	d time.Duration
+	s string // as written
 }
 
 const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -118,11 +119,11 @@ func (d *duration) read(n *yaml.Node, _ Profile) string {
 	if n.Kind != yaml.ScalarNode || !durations.MatchString(n.Value) {
 		return say(n, want)
 	}
-	v, err := time.ParseDuration(n.Value)
-	if err != nil {
-		return say(n, want)
+	d.s = n.Value
+	var err error
+	if d.d, err = time.ParseDuration(n.Value); err != nil {
+		d.d = math.MaxInt64
 	}
-	d.d = v
 	return ""
 }
 

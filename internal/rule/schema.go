@@ -1,5 +1,7 @@
 package rule
 
+//go:generate go test . -run ^TestSchemaIsCurrent$ -count 1 -rewrite
+
 import "github.com/ratelimitd/ratelimitd/internal/bucket"
 
 // The schema of a rule file. The tags name the keys, for the decoder and for the JSON Schema alike, and the comments on the

@@ -193,7 +193,7 @@ func (v *validator) make(l *limitSpec) {
 		c.Hits = int64(l.RequestsPerUnit.n)
 	}
 	if l.MaxDelay.present() && !l.MaxDelay.bad && l.MaxDelay.d == 0 {
-		v.invalid(l.at.field("max_delay", l.MaxDelay.at), "0: want more than 0, or no max_delay")
+		v.invalid(l.at.field("max_delay", l.MaxDelay.at), "%s: want more than 0, or no max_delay", short(l.MaxDelay.s))
 	}
 	if l.Calendar.present() && !l.Calendar.bad {
 		var err error
@@ -206,6 +206,9 @@ func (v *validator) make(l *limitSpec) {
 	}
 	b, err := bucket.New(c)
 	for _, e := range fieldErrors(err) {
+		if e.Field == "max_delay" {
+			e.Value = short(l.MaxDelay.s)
+		}
 		v.invalid(l.fieldOf(e.Field), "%s: %s", e.Value, e.Want)
 	}
 	l.bucket = b
