@@ -53,9 +53,17 @@ func (r *recent) denies(c *store.Charge, now time.Duration) bool {
 
 // denies reports whether the store is sure to deny c, as dear as what it denied or dearer, on the same numbers.
 func (e *said) denies(c *store.Charge, now time.Duration) bool {
-	return e.need > 0 && need(c) >= e.need &&
+	return e.need > 0 && need(c) >= e.need && e.holds(now) &&
 		now >= e.deniedSent && now < e.until(c.Policy != nil && c.Policy.Refunds) &&
 		sameNumbers(e.limit, c.Limit)
+}
+
+// holds reports whether what e says can be told now. A clock that stepped back makes its words those of the future.
+func (e *said) holds(now time.Duration) bool { return now >= e.sent && !e.windowOver(now) }
+
+// windowOver reports whether the window that the store spoke of may be over now: of the next one nothing is known.
+func (e *said) windowOver(now time.Duration) bool {
+	return e.limit.Family() == bucket.Window && now >= e.sent+e.reset
 }
 
 // answer writes a decision a charge if every one of them is known, and one at least is a denial.
@@ -87,7 +95,7 @@ func (e *said) denial(c *store.Charge, now time.Duration) (store.Decision, bool)
 	return store.Decision{
 		Remaining:  max(0, e.inHand(now)),
 		RetryAfter: wait,
-		ResetAfter: e.resetAfter(now),
+		ResetAfter: wholeMicros(e.resetAfter(now)),
 		Origin:     store.FromDeniedCache,
 	}, ok
 }
@@ -113,18 +121,23 @@ func (e *said) wait(need int64, now time.Duration) (time.Duration, bool) {
 			return 0, false
 		}
 	}
-	return (wait + time.Microsecond - 1).Truncate(time.Microsecond), true
+	return wholeMicros(wait), true
 }
 
 // spared returns the decision on c, which is not denied but whose request is: it spends nothing. False if it is not known
 // to fit, or if the store would book it should it not fit.
 func (e *said) spared(c *store.Charge, now time.Duration) (store.Decision, bool) {
 	left := e.inHand(now)
-	fits := left >= need(c) && now >= e.at && now-e.at <= soon && c.Book == store.BookIfAdmitted && e.limit.Terms().MaxDelay == 0
+	fits := left >= need(c) && e.holds(now) && now-e.at <= soon && c.Book == store.BookIfAdmitted && e.limit.Terms().MaxDelay == 0
 	return store.Decision{
 		Allowed:    true,
 		Remaining:  left,
-		ResetAfter: e.resetAfter(now),
+		ResetAfter: wholeMicros(e.resetAfter(now)),
 		Origin:     store.FromDeniedCache,
 	}, fits
+}
+
+// wholeMicros rounds a wait up to microseconds, as stores tell them.
+func wholeMicros(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
 }

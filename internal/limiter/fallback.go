@@ -7,9 +7,6 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
-// closedRetry is the wait of a charge that is refused for want of a store: how long it takes at most to look for it again.
-const closedRetry = probeLast
-
 // defaultFraction is the part of its local share that a limit keeps to under local_strict, in millionths.
 const defaultFraction = millionths / 10
 
@@ -77,15 +74,10 @@ func decidedHere(c *store.Charge) bool {
 	}
 }
 
-// undecided returns the decision of a charge that nobody decided.
+// undecided returns the decision of a charge that nobody decided. Hits that nobody took back refuse nothing.
 func undecided(c *store.Charge) store.Decision {
 	d := store.Unpaid(c)
-	if c.Hits < 0 {
-		d.Allowed = true
-	}
-	if !d.Allowed {
-		d.RetryAfter, d.ResetAfter = closedRetry, closedRetry
-	}
+	d.Allowed = d.Allowed || c.Hits < 0
 	return d
 }
 

@@ -32,6 +32,10 @@ func newGuardedCall() any {
 // deadline in a context is kept by the callee, if it is. The call's place in flight is free when the store has returned,
 // so that a store that hangs holds a bounded number of goroutines.
 func (l *Limiter) guarded(ctx context.Context, charges []store.Charge, out []store.Decision) error {
+	if ctx.Err() != nil {
+		l.inFlight.Add(-1)
+		return errLate
+	}
 	g := l.calls.Get().(*guardedCall)
 	g.charges = append(g.charges[:0], charges...)
 	g.out = append(g.out[:0], out...)

@@ -147,6 +147,8 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	}
 	if !same {
 		*e = said{key: c.Key}
+	} else if e.windowOver(at) {
+		e.need = 0
 	}
 	e.limit, e.sent, e.at, e.remaining, e.reset = c.Limit, sent, at, remaining, d.ResetAfter
 	switch {
