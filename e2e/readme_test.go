@@ -69,3 +69,39 @@ func rulesOfMakeRun(t *testing.T) string {
 	}
 	return string(match[1])
 }
+
+// What README.md claims it claims by the name of a test, which must be there.
+func TestREADMENamesTests(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := regexp.MustCompile("`([a-z0-9/]+)` ((?:`Test\\w+`(?:, )?)+)").FindAllStringSubmatch(string(text), -1)
+	if len(claims) < 10 {
+		t.Fatalf("got %d claims with tests in README.md, want all of the table's", len(claims))
+	}
+	for _, claim := range claims {
+		dir := filepath.Join("..", claim[1])
+		if _, err := os.Stat(dir); err != nil {
+			dir = filepath.Join("..", "internal", claim[1])
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: no tests (%v)", dir, err)
+		}
+		var source strings.Builder
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Write(text)
+		}
+		for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(claim[2], -1) {
+			if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T)") {
+				t.Errorf("%s: README.md names %s, which is not there", dir, name)
+			}
+		}
+	}
+}
