@@ -63,7 +63,7 @@ func New(c Config) (*Limit, error) {
 		c.Multiplier = 1
 	}
 	family := c.Algorithm.Family()
-	if family == Credit && c.Burst == 0 {
+	if family == Credit && c.Burst == 0 && c.Hits > 0 {
 		c.Burst = c.Hits
 	}
 	if err := c.validate(family); err != nil {

@@ -1,7 +1,6 @@
 package bucket_test
 
 import (
-	"math/big"
 	"slices"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
@@ -42,7 +41,7 @@ func (m *logModel) settle(l *bucket.Limit, now int64) bool {
 	return rebased
 }
 
-func (m *logModel) room(x int64) *big.Int { return big.NewInt(m.l.Config().Hits - m.used(x)) }
+func (m *logModel) room(x int64) int64    { return m.l.Config().Hits - m.used(x) }
 func (m *logModel) ready(_, _ int64) bool { return true }
 func (m *logModel) delay(int64) int64     { return 0 }
 func (m *logModel) largest() int64        { return m.l.Config().Hits }

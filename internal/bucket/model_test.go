@@ -1,7 +1,6 @@
 package bucket_test
 
 import (
-	"math/big"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,13 +8,13 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
 
-// A model is a bucket as slowly and plainly as can be: numbers of any size, lists of every hit, and waits found by trying
+// A model is a bucket as slowly and plainly as can be: products of 128 bits, lists of every grant, and waits found by trying
 // instants. What the fast arithmetic does is right if it is what the models do.
 type model interface {
 	// settle brings the bucket to now, under l, and reports whether the clock was rebased.
 	settle(l *bucket.Limit, now int64) bool
 	// room returns how many more hits would fit at x, if nobody came until then; negative: so many too many.
-	room(x int64) *big.Int
+	room(x int64) int64
 	// ready reports whether a charge that fits would have to be held no longer than maxDelay at x.
 	ready(x, maxDelay int64) bool
 	// delay returns how long a charge that fits at now is held.
@@ -59,17 +58,13 @@ func take(m *model, l *bucket.Limit, now int64, a bucket.Ask) bucket.Outcome {
 	need += a.Before
 	maxDelay := max(0, min(a.MaxDelay, cfg.MaxDelay.Microseconds()))
 	fits := func(x int64) bool {
-		return need <= w.largest() && w.room(x).Cmp(big.NewInt(need)) >= 0 && w.ready(x, maxDelay)
+		return need <= w.largest() && w.room(x) >= need && w.ready(x, maxDelay)
 	}
 
 	o.Allowed = hits < 0 || fits(now)
 	room := w.room(now)
 	upTo := func(extra int64) int64 { // of the hits asked for, what fits if extra more may be used
-		n := new(big.Int).Add(room, big.NewInt(extra))
-		if n.Cmp(big.NewInt(hits)) > 0 {
-			return hits
-		}
-		return max(0, n.Int64())
+		return max(0, min(hits, room+extra))
 	}
 	switch {
 	case a.Mode == bucket.Look || hits == 0:
@@ -93,7 +88,7 @@ func take(m *model, l *bucket.Limit, now int64, a bucket.Ask) bucket.Outcome {
 		o.Tick = w.tick(now)
 	}
 
-	o.Remaining = max(0, w.room(now).Int64())
+	o.Remaining = max(0, w.room(now))
 	o.ResetAfter = w.reset(now) - now
 	if !o.Allowed {
 		o.RetryAfter = -1

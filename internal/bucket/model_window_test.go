@@ -1,7 +1,7 @@
 package bucket_test
 
 import (
-	"math/big"
+	"math/bits"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
@@ -52,9 +52,12 @@ func weight(l *bucket.Limit, w span, x, hits int64) int64 {
 	if left <= 0 {
 		return 0
 	}
-	n := new(big.Int).Mul(big.NewInt(hits), big.NewInt(left))
-	n.Add(n, big.NewInt(ticks-1))
-	return n.Div(n, big.NewInt(ticks)).Int64()
+	hi, lo := bits.Mul64(uint64(hits), uint64(left))
+	n, rest := bits.Div64(hi, lo, uint64(ticks))
+	if rest > 0 {
+		n++
+	}
+	return int64(n)
 }
 
 // used returns the hits used at x.
@@ -115,7 +118,7 @@ func (m *windowModel) settle(l *bucket.Limit, now int64) bool {
 	return rebased
 }
 
-func (m *windowModel) room(x int64) *big.Int { return big.NewInt(m.l.Config().Hits - m.used(x)) }
+func (m *windowModel) room(x int64) int64    { return m.l.Config().Hits - m.used(x) }
 func (m *windowModel) ready(_, _ int64) bool { return true }
 func (m *windowModel) delay(int64) int64     { return 0 }
 func (m *windowModel) largest() int64        { return m.l.Config().Hits }

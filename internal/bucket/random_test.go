@@ -1,6 +1,7 @@
 package bucket_test
 
 import (
+	"encoding/binary"
 	"flag"
 	"math/bits"
 	"math/rand/v2"
@@ -171,4 +172,26 @@ func (c chance) ask(l *bucket.Limit, ticks []int64) bucket.Ask {
 	}
 	a.MaxDelay = pick(c, 0, cfg.MaxDelay.Microseconds(), c.upTo(1<<40), -1)
 	return a
+}
+
+// bytesSource draws from bytes while there are any, and then from a generator that they seed.
+type bytesSource struct {
+	data []byte
+	then *rand.ChaCha8
+}
+
+func newBytesRand(data []byte) *rand.Rand {
+	var seed [32]byte
+	copy(seed[:], data)
+	return rand.New(&bytesSource{data, rand.NewChaCha8(seed)})
+}
+
+// Uint64 implements rand.Source.
+func (s *bytesSource) Uint64() uint64 {
+	if len(s.data) < 8 {
+		return s.then.Uint64()
+	}
+	n := binary.LittleEndian.Uint64(s.data)
+	s.data = s.data[8:]
+	return n
 }
