@@ -59,7 +59,7 @@ func (c *compiler) node(s *descriptorSpec, path []level, identity []byte) *treeN
 	}
 	path = append(slices.Clip(path), l)
 	identity = appendLevel(slices.Clip(identity), &l)
-	n := &treeNode{}
+	n := &treeNode{level: &path[len(path)-1], at: s.at}
 	if s.RateLimit != nil || len(s.Limits) > 0 || len(s.Descriptors) == 0 {
 		n.rule = c.rule(s, path, identity)
 	}

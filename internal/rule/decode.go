@@ -48,8 +48,8 @@ func decode(f File, o Options, p *problems) *fileSpec {
 	s := &fileSpec{Profile: profileName{p: d.profile}}
 	top.mark = mark{root.Line, root.Column}
 	d.value(root, top, reflect.ValueOf(s).Elem())
-	if root.Kind != yaml.MappingNode {
-		return nil
+	if s.at == (place{}) {
+		return nil // not a mapping
 	}
 	return s
 }
@@ -83,8 +83,7 @@ func (d *decoder) parse(data []byte, top place) (root *yaml.Node, ok bool) {
 // syntax reports what the YAML parser refused.
 func (d *decoder) syntax(err error, top place) {
 	msg := err.Error()
-	var le *yaml.LoadError
-	if errors.As(err, &le) {
+	if le, ok := errors.AsType[*yaml.LoadError](err); ok {
 		msg = fmt.Sprintf("line %d: %s", le.Mark.Line, le.Message)
 		if le.Mark.Line > 0 {
 			top.mark = mark{le.Mark.Line, max(le.Mark.Column, 1)}

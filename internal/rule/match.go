@@ -9,6 +9,8 @@ type Entry struct{ Key, Value string }
 type treeNode struct {
 	rule     *Rule    // nil for a node that only leads to others
 	children children // nil for a leaf
+	level    *level
+	at       place
 }
 
 // children are the nodes below a node. Neither method allocates.

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -87,6 +88,44 @@ descriptors:
 		envoy := strings.Replace(strings.Replace(rules, "domain", "profile: envoy\ndomain", 1), "      - {key: user_a, value: b}\n", "", 1)
 		if got := matched(load(t, envoy), descriptor); got != want.envoy {
 			t.Errorf("envoy: [%s] reaches %s, want %s", descriptor, got, want.envoy)
+		}
+	}
+}
+
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	const rules = `domain: shop
+descriptors:
+  - key: tenant
+    descriptors:
+      - {key: path, value: "/f/*"}
+      - {key: path, value: /x}
+      - key: path
+`
+	for _, profile := range []string{"native", "envoy"} {
+		d := load(t, rules+"profile: "+profile).Domains()[0]
+		for descriptor, want := range map[string]string{
+			"":                              "",
+			"other=t":                       "",
+			"tenant=t":                      "tenant (key only) 3:5;",
+			"tenant=t, path=/f/1":           "tenant (key only) 3:5; path_/f/* (wildcard) 5:9 rule;",
+			"tenant=t, path=/f/*":           "tenant (key only) 3:5; path_/f/* (exact) 5:9 rule;",
+			"tenant=t, path=/x":             "tenant (key only) 3:5; path_/x (exact) 6:9 rule;",
+			"tenant=t, path=/y":             "tenant (key only) 3:5; path (key only) 7:9 rule;",
+			"tenant=t, path=/y, more=x":     "tenant (key only) 3:5; path (key only) 7:9 rule;",
+			"tenant=t, unknown=y, path=/f/": "tenant (key only) 3:5;",
+		} {
+			var b strings.Builder
+			for _, s := range d.Steps(entries(descriptor)) {
+				fmt.Fprintf(&b, " %s (%s) %d:%d", s.Node, s.Kind, s.Line, s.Col)
+				if s.Rule != nil {
+					b.WriteString(" rule")
+				}
+				b.WriteString(";")
+			}
+			if got := strings.TrimSpace(b.String()); got != want {
+				t.Errorf("%s: [%s] goes %s, want %s", profile, descriptor, got, want)
+			}
 		}
 	}
 }

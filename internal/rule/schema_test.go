@@ -52,9 +52,7 @@ func makeSchema(t *testing.T) []byte {
 			Mapper:                     func(t reflect.Type) *jsonschema.Schema { return scalarSchema(t, p) },
 			LookupComment:              func(t reflect.Type, field string) string { return comments[t.Name()+"."+field] },
 		}
-		for name, s := range r.ReflectFromType(reflect.TypeFor[fileSpec]()).Definitions {
-			definitions[name] = s
-		}
+		maps.Copy(definitions, r.ReflectFromType(reflect.TypeFor[fileSpec]()).Definitions)
 		for _, m := range mappings {
 			finish(definitions[definitionName(m.t, p)], m.t, p)
 		}

@@ -173,6 +173,9 @@ func zone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
+// maxLogHits bounds what one key of a sliding_log costs a store.
+const maxLogHits = 1000
+
 // make makes the bucket's limit, or reports what stands against it. What is missing or was not understood is reported already: ones stand in for
 // it here, so that the rest of the limit is checked as well.
 func (v *validator) make(l *limitSpec) {
@@ -204,6 +207,12 @@ func (v *validator) make(l *limitSpec) {
 	if c.Unit == bucket.NoUnit {
 		c.Unit, c.Multiplier = bucket.Year, 1 // fits every calendar
 	}
+	if c.Algorithm == bucket.SlidingLog && c.Hits+c.Debt > maxLogHits {
+		v.invalid(l.at.field("requests_per_unit", l.RequestsPerUnit.at),
+			"a sliding_log of %d: want at most %d with its debt, since it remembers every hit; sliding_window is close and remembers two numbers",
+			c.Hits+c.Debt, maxLogHits)
+		return
+	}
 	b, err := bucket.New(c)
 	for _, e := range fieldErrors(err) {
 		if e.Field == "max_delay" {
@@ -219,7 +228,6 @@ func fieldErrors(err error) []*bucket.FieldError {
 	if err == nil {
 		return nil
 	}
-	var one *bucket.FieldError
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []*bucket.FieldError
 		for _, e := range all.Unwrap() {
@@ -227,7 +235,8 @@ func fieldErrors(err error) []*bucket.FieldError {
 		}
 		return out
 	}
-	if !errors.As(err, &one) {
+	one, ok := errors.AsType[*bucket.FieldError](err)
+	if !ok {
 		one = &bucket.FieldError{Field: "limit", Value: "limit", Want: err.Error()}
 	}
 	return []*bucket.FieldError{one}

@@ -21,15 +21,6 @@ func newPattern(s string) pattern {
 	return pattern{parts[0], slices.DeleteFunc(parts[1:last], func(m string) bool { return m == "" }), parts[last]}
 }
 
-// literals is the number of bytes that are not stars.
-func (p *pattern) literals() int {
-	n := len(p.prefix) + len(p.suffix)
-	for _, m := range p.middles {
-		n += len(m)
-	}
-	return n
-}
-
 func (p *pattern) match(s string) bool {
 	return len(s) >= len(p.prefix)+len(p.suffix) && strings.HasPrefix(s, p.prefix) && strings.HasSuffix(s, p.suffix) &&
 		p.matchMiddles(s[len(p.prefix):len(s)-len(p.suffix)])
