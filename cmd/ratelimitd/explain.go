@@ -89,9 +89,9 @@ func explain(w io.Writer, x *engine.Explanation) {
 		fmt.Fprintln(w, "OVER: more limits than one request may charge")
 	case x.Asked == nil:
 	case x.Asked.Over:
-		fmt.Fprintf(w, "OVER%s%s\n", decidedBy(x.Asked), again(x.Asked.RetryAfter))
+		fmt.Fprintf(w, "OVER%s%s\n", deciding(", by ", x.Asked), again(x.Asked.RetryAfter))
 	default:
-		fmt.Fprintf(w, "OK%s\n", decidedBy(x.Asked))
+		fmt.Fprintf(w, "OK%s\n", deciding(", nearest its edge ", x.Asked))
 	}
 	if !x.Known {
 		fmt.Fprintf(w, "no rules name the domain %q\n", x.Domain)
@@ -101,7 +101,8 @@ func explain(w io.Writer, x *engine.Explanation) {
 	}
 }
 
-func decidedBy(o *engine.Outcome) string {
+// deciding names the limit that decides, if any does.
+func deciding(how string, o *engine.Outcome) string {
 	if o.Descriptor == nil {
 		return ""
 	}
@@ -109,7 +110,7 @@ func decidedBy(o *engine.Outcome) string {
 	if o.Limit != "" {
 		name = fmt.Sprintf(" (limit %q)", o.Limit)
 	}
-	return fmt.Sprintf(", by %s%s, remaining %d", o.Rule, name, o.Remaining)
+	return fmt.Sprintf("%s%s%s, remaining %d", how, o.Rule, name, o.Remaining)
 }
 
 // again says when the request would pass.

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
 
 // The exit codes, the same for every command.
@@ -40,15 +42,26 @@ func run(args []string, stdout, stderr io.Writer) int {
 		// Cobra's own complaints: an unknown command or flag, too many arguments.
 		exit = &exitError{exitUsage, err}
 	}
-	if exit.err != nil {
-		for line := range strings.SplitSeq(exit.err.Error(), "\n") {
-			fmt.Fprintf(stderr, "ratelimitd: %s\n", line)
-		}
-	}
+	complain(stderr, exit.err)
 	if exit.code == exitUsage {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	}
 	return exit.code
+}
+
+// complain says what went wrong. Mistakes in rules are said as they are, file:line:col first, so that editors and
+// people find the place.
+func complain(w io.Writer, err error) {
+	var mistakes rule.Errors
+	switch {
+	case err == nil:
+	case errors.As(err, &mistakes):
+		fmt.Fprintln(w, mistakes)
+	default:
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			fmt.Fprintf(w, "ratelimitd: %s\n", line)
+		}
+	}
 }
 
 // exitError ends the process with a code. Without an error everything has been said already.

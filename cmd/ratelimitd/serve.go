@@ -21,6 +21,7 @@ type serveFlags struct {
 	redisURLFile  string
 	keySecretFile string
 	headers       []string
+	retryJitter   string
 	logFormat     string
 	logLevel      slog.Level
 }
@@ -80,7 +81,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.Uint32Var(&o.OverrideMax, "override-max", 0, "largest requests_per_unit that a request's own limit may ask for (0: any)")
 	flags.BoolVar(&o.ResponseMetadata, "response-metadata", false, "answer with dynamic metadata: the deciding rule, what remains, where it was paid")
 	flags.StringSliceVar(&f.headers, "headers", []string{"ietf"}, "response headers, comma-separated: ietf (RateLimit, RateLimit-Policy), envoy or github (X-RateLimit-*), reference (as the reference service, profile envoy only), none")
-	flags.BoolVar(&o.RetryJitter, "retry-jitter", true, "spread Retry-After, so that clients do not return all at once")
+	choiceVar(flags, &f.retryJitter, "retry-jitter", "spread Retry-After, so that clients do not return all at once; 0 turns it off", "1", "0")
 	flags.BoolVar(&o.Problem, "problem", true, "refuse with a short problem+json body")
 	flags.BoolVar(&o.Reflection, "reflection", false, "serve gRPC reflection")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", app.DefaultDrainDelay, "how long calls are still answered after health said \"not serving\": longer than the proxies' health interval × threshold")
@@ -100,6 +101,7 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 
 	o.Build = build()
 	o.DefaultProfile = profile(f.profile)
+	o.RetryJitter = f.retryJitter == "1"
 	var err error
 	if o.Rules == "" {
 		return usagef("--rules: want a file or a directory of rules")

@@ -33,10 +33,9 @@ func completeSettings(cmd *cobra.Command, lookup func(string) (string, bool)) er
 	flags.VisitAll(func(f *pflag.Flag) {
 		// An empty variable is one that is not set: charts and shells leave such behind.
 		if value, _ := lookup(variable(f.Name)); value != "" && !f.Changed && f.Name != "help" {
-			if err := flags.Set(f.Name, value); err != nil {
+			if err := set(f, value, originEnv); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", variable(f.Name), err))
 			}
-			setOrigin(f, originEnv)
 		}
 	})
 	if path, _ := flags.GetString("config"); path != "" {
@@ -49,6 +48,16 @@ func completeSettings(cmd *cobra.Command, lookup func(string) (string, bool)) er
 // RATELIMITD_PORT_… and RATELIMITD_SERVICE_… in every pod: no flag may have such a name.
 func variable(flag string) string {
 	return "RATELIMITD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// set gives f a value as the command line would, but leaves it to the caller to say where the value stood.
+func set(f *pflag.Flag, value, from string) error {
+	if err := f.Value.Set(value); err != nil {
+		return fmt.Errorf("%q: %w", value, err)
+	}
+	f.Changed = true
+	setOrigin(f, from)
+	return nil
 }
 
 func setOrigin(f *pflag.Flag, origin string) {
@@ -100,10 +109,9 @@ func completeFromFile(cmd *cobra.Command, path string) error {
 		case value.Kind != yaml.ScalarNode:
 			wrong(errors.New("want one value"))
 		case f != nil && !f.Changed:
-			if err := cmd.Flags().Set(f.Name, value.Value); err != nil {
+			if err := set(f, value.Value, originFile); err != nil {
 				wrong(err)
 			}
-			setOrigin(f, originFile)
 		}
 		seen = append(seen, key.Value)
 	}

@@ -68,7 +68,8 @@ func test(cmd *cobra.Command, f *rulesFlags, files []string, out *output) error 
 		}
 		set, err := cases.Parse(file, data)
 		if err != nil {
-			return err
+			fmt.Fprintln(cmd.ErrOrStderr(), err) // file:line: first, as findings in rules are
+			return &exitError{code: exitFailure}
 		}
 		r, err := set.Run(cmd.Context(), snapshot)
 		if err != nil {

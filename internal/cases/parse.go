@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,12 +48,12 @@ type step struct {
 // The file as it is written. Values that are judged after decoding are kept as nodes, which know their line.
 type (
 	fileSpec struct {
-		Start yaml.Node  `yaml:"start"`
-		Cases []caseSpec `yaml:"cases"`
+		Start yaml.Node   `yaml:"start"`
+		Cases []yaml.Node `yaml:"cases"` // of caseSpec
 	}
 	caseSpec struct {
-		Name  yaml.Node  `yaml:"name"`
-		Steps []stepSpec `yaml:"steps"`
+		Name  string      `yaml:"name"`
+		Steps []yaml.Node `yaml:"steps"` // of stepSpec
 	}
 	stepSpec struct {
 		At    yaml.Node `yaml:"at"`
@@ -67,11 +68,11 @@ type (
 
 // Parse reads the cases of a file. The error lists everything that is wrong, as file:line: message.
 func Parse(file string, data []byte) (*Set, error) {
+	p := parsing{file: file}
 	var spec fileSpec
 	if err := yaml.Load(data, &spec, yaml.WithKnownFields()); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		p.undecoded(1, err)
 	}
-	p := parsing{file: file}
 	s := p.set(spec)
 	if len(p.errs) > 0 {
 		return nil, errors.Join(p.errs...)
@@ -89,6 +90,24 @@ func (p *parsing) wrong(line int, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s:%d: "+format, append([]any{p.file, line}, args...)...))
 }
 
+// undecoded notes what the decoder says of a mapping that begins at line, with the lines that it knows better.
+func (p *parsing) undecoded(line int, err error) {
+	var several *yaml.LoadErrors
+	var one *yaml.LoadError
+	switch {
+	case errors.As(err, &several):
+	case errors.As(err, &one):
+		several = &yaml.LoadErrors{Errors: []*yaml.LoadError{one}}
+	default:
+		p.wrong(line, "%w", err)
+		return
+	}
+	for _, e := range several.Errors {
+		message, _, _ := strings.Cut(e.Message, " in type ") // the Go type helps nobody
+		p.wrong(cmp.Or(e.Mark.Line, line), "%s", message)
+	}
+}
+
 func (p *parsing) set(spec fileSpec) *Set {
 	s := &Set{file: p.file, start: defaultStart}
 	if given(spec.Start) {
@@ -98,40 +117,50 @@ func (p *parsing) set(spec fileSpec) *Set {
 		}
 		s.start = t
 	}
-	if len(spec.Cases) == 0 {
+	if len(spec.Cases) == 0 && len(p.errs) == 0 {
 		p.wrong(1, "cases: want at least one")
 	}
-	for _, c := range spec.Cases {
-		s.cases = append(s.cases, p.testCase(c))
+	for i := range spec.Cases {
+		s.cases = append(s.cases, p.testCase(&spec.Cases[i]))
 	}
 	return s
 }
 
-func (p *parsing) testCase(spec caseSpec) testCase {
-	c := testCase{name: spec.Name.Value, line: max(spec.Name.Line, 1)}
+func (p *parsing) testCase(n *yaml.Node) testCase {
+	var spec caseSpec
+	if err := n.Load(&spec, yaml.WithKnownFields()); err != nil {
+		p.undecoded(n.Line, err)
+		return testCase{}
+	}
+	c := testCase{name: spec.Name, line: n.Line}
 	if strings.TrimSpace(c.name) == "" {
-		p.wrong(c.line, "a case without a name")
+		p.wrong(c.line, "a case wants a name")
 	}
 	if len(spec.Steps) == 0 {
-		p.wrong(c.line, "case %q: steps: want at least one", c.name)
+		p.wrong(c.line, "steps: want at least one")
 	}
 	now := time.Duration(0)
-	for _, st := range spec.Steps {
-		step := p.step(c, st, now)
-		now = step.at
-		c.steps = append(c.steps, step)
+	for i := range spec.Steps {
+		var step stepSpec
+		if err := spec.Steps[i].Load(&step, yaml.WithKnownFields()); err != nil {
+			p.undecoded(spec.Steps[i].Line, err)
+			continue
+		}
+		st := p.step(spec.Steps[i].Line, step, now)
+		now = st.at
+		c.steps = append(c.steps, st)
 	}
 	return c
 }
 
-// step reads a step that follows one at the time now.
-func (p *parsing) step(c testCase, spec stepSpec, now time.Duration) step {
-	s := step{line: spec.Ask.Line, at: now, times: 1, want: spec.Want.Value}
+// step reads a step that begins at line and follows one at the time now.
+func (p *parsing) step(line int, spec stepSpec, now time.Duration) step {
+	s := step{line: line, at: now, times: 1, want: spec.Want.Value}
 	if !given(spec.Ask) || !given(spec.Want) {
-		line := max(spec.Ask.Line, spec.Want.Line, spec.At.Line, c.line)
-		p.wrong(line, "case %q: a step wants both ask and want", c.name)
+		p.wrong(line, "a step wants both ask and want")
 		return s
 	}
+	s.line = spec.Ask.Line
 	var err error
 	if s.request, err = shorthand.ParseRequest(spec.Ask.Value); err != nil {
 		p.wrong(spec.Ask.Line, "ask: %w", err)
