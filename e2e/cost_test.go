@@ -39,6 +39,71 @@ descriptors:
 	}
 }
 
+// A route may give hits back: `is_negative_hits`. Never more than was spent.
+func TestGivingBack(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, setup{
+		rules: `
+domain: e2e
+descriptors:
+  - {key: user, rate_limit: {requests_per_unit: 3, unit: day}}
+`,
+		routes: `
+- match: {prefix: /cancel}
+  route: {cluster: upstream}
+  typed_per_filter_config:
+    envoy.filters.http.ratelimit:
+      "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+      rate_limits:
+        - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
+          hits_addend: {number: 2, is_negative_hits: true}
+- match: {prefix: /}
+  route:
+    cluster: upstream
+    rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
+`,
+	})
+	if got, want := s.codes(t, 4, "/", "x-user: ann"), []int{200, 200, 200, 429}; !cmp.Equal(got, want) {
+		t.Errorf("three a day: got %v, want %v", got, want)
+	}
+	if got := s.get(t, "/cancel", "x-user: ann").code; got != 200 {
+		t.Errorf("giving two back: got %d, want 200", got)
+	}
+	if got, want := s.codes(t, 3, "/", "x-user: ann"), []int{200, 200, 429}; !cmp.Equal(got, want) {
+		t.Errorf("two given back: got %v, want %v", got, want)
+	}
+	if got, want := s.codes(t, 9, "/cancel", "x-user: ann"), []int{200, 200, 200, 200, 200, 200, 200, 200, 200}; !cmp.Equal(got, want) {
+		t.Errorf("giving eighteen back: got %v, want %v", got, want)
+	}
+	if got, want := s.codes(t, 4, "/", "x-user: ann"), []int{200, 200, 200, 429}; !cmp.Equal(got, want) {
+		t.Errorf("eighteen given back: got %v, want three to pass %v", got, want)
+	}
+}
+
+// A route may bring its own limit, which needs no number in the rules.
+func TestLimitOfARoute(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, setup{
+		rules: `
+domain: e2e
+descriptors:
+  - {key: user, rate_limit: {algorithm: sliding_log, requests_per_unit: 100, unit: hour}}
+`,
+		routes: `
+- match: {prefix: /}
+  route:
+    cluster: upstream
+    rate_limits:
+      - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
+        limit: {rate_limit: {requests_per_unit: 2, unit: HOUR}}
+`,
+	})
+	if got, want := s.codes(t, 3, "/", "x-user: ann"), []int{200, 200, 429}; !cmp.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	wantHeaders(t, s.get(t, "/", "x-user: ann"), map[string]string{"X-Ratelimit-Limit": "2, 2;w=3600"})
+}
+
 // The cost of a request may be known only when its answer is: Envoy reports it when the stream is done, and it holds
 // for the requests after. The request itself asks with 0 hits whether there is anything left.
 func TestCostKnownWhenTheStreamIsDone(t *testing.T) {

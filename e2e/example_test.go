@@ -3,12 +3,24 @@ package e2e_test
 import (
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// The rules that newcomers start from have nothing that `check` would warn of.
+func TestShippedRulesHaveNoFindings(t *testing.T) {
+	t.Parallel()
+	var stderr strings.Builder
+	check := exec.Command(program, "check", "../examples/rules")
+	check.Stderr = &stderr
+	if out, err := check.Output(); err != nil || stderr.Len() > 0 || !strings.Contains(string(out), "shop.path_/login.remote_address") {
+		t.Errorf("check: %v\n%s%s", err, out, stderr.String())
+	}
+}
 
 // The example that we ship is run as it is, but for its ports, and its timeout since this machine may be busy.
 func TestShippedExample(t *testing.T) {
