@@ -270,9 +270,9 @@ func TestBreakerFlapping(t *testing.T) {
 		for p.now() < 10*time.Minute {
 			p.ill.Store(p.now()/half%2 == 1)
 			if !p.open.Load() {
-				p.record(p.now(), !p.ill.Load())
+				p.records(!p.ill.Load(), 5)
 			}
-			time.Sleep(ms)
+			time.Sleep(5 * ms)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

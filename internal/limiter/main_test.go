@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
@@ -33,7 +34,9 @@ type fault struct {
 
 var down = &fault{}
 
-func newPrimary() *primary { return &primary{Store: memstore.New(memstore.Options{MaxBuckets: 1 << 14})} }
+func newPrimary() *primary {
+	return &primary{Store: memstore.New(memstore.Options{MaxBuckets: 1 << 14})}
+}
 
 func (p *primary) Take(ctx context.Context, charges []store.Charge, out []store.Decision) error {
 	p.calls.Add(1)
@@ -141,3 +144,32 @@ func admits(s store.Store, c store.Charge, n int) int {
 func perHour(hits int64) bucket.Config { return bucket.Config{Hits: hits, Unit: bucket.Hour} }
 
 var fails = bucket.Policy{Rule: "web.api"} // open
+
+// metric returns the sum of a metric's series that have all the labels, given as name and value in turn.
+func metric(t testing.TB, reg prometheus.Gatherer, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			has := 0
+			for i := 0; i < len(labels); i += 2 {
+				for _, l := range m.GetLabel() {
+					if l.GetName() == labels[i] && l.GetValue() == labels[i+1] {
+						has++
+					}
+				}
+			}
+			if has == len(labels)/2 {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
