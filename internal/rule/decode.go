@@ -208,7 +208,7 @@ func (d *decoder) mapping(n *yaml.Node, at place, v reflect.Value) {
 		default:
 			here.mark = mark{value.Line, value.Column}
 			d.value(value, here, v.Field(f.index))
-			if c, ok := v.Field(f.index).Addr().Interface().(*count); ok && c.present() && !c.bad && (c.n < f.least || c.n > f.most) {
+			if c, ok := reflect.TypeAssert[*count](v.Field(f.index).Addr()); ok && c.present() && !c.bad && (c.n < f.least || c.n > f.most) {
 				c.spoil()
 				d.wrong(here, "%d: want %d to %d", c.n, f.least, f.most)
 			}

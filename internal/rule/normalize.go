@@ -12,9 +12,10 @@ type prefixes struct {
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // normalize returns the one spelling of an address, cut to its prefix: a mapped IPv4 address is IPv4, a zone is dropped, an address behind
-// NAT64 keeps its IPv4 bits apart. Text that is no address is returned as it is. It allocates only if it returns another text.
+// NAT64 keeps its IPv4 bits apart. Text that is no address is returned as it is. It allocates only if it returns another text, or for text that looks like
+// an address and is none.
 func (p prefixes) normalize(s string) string {
-	if !p.on {
+	if !p.on || !startsLikeAddress(s) {
 		return s
 	}
 	ip, err := netip.ParseAddr(s)
@@ -40,4 +41,18 @@ func (p prefixes) normalize(s string) string {
 		return s
 	}
 	return string(out)
+}
+
+// startsLikeAddress spares most text that is no address the error that netip would allocate.
+func startsLikeAddress(s string) bool {
+	for i := range min(len(s), 5) { // a group of IPv6 has at most 4 digits, a byte of IPv4 at most 3
+		switch c := s[i]; {
+		case c == '.', c == ':':
+			return true
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'f', 'A' <= c && c <= 'F':
+		default:
+			return false
+		}
+	}
+	return false
 }

@@ -211,7 +211,7 @@ func (v *validator) make(l *limitSpec) {
 		v.invalid(l.at.field("requests_per_unit", l.RequestsPerUnit.at),
 			"a sliding_log of %d: want at most %d with its debt, since it remembers every hit; sliding_window is close and remembers two numbers",
 			c.Hits+c.Debt, maxLogHits)
-		return
+		c.Hits, c.Debt = 1, 0
 	}
 	b, err := bucket.New(c)
 	for _, e := range fieldErrors(err) {

@@ -128,7 +128,15 @@ type chain struct {
 
 func newChain(texts []string, backward bool) chain {
 	c := chain{texts, make([]int, len(texts)), backward}
-	slices.SortFunc(texts, c.compare)
+	slices.SortFunc(texts, func(a, b string) int {
+		switch {
+		case c.after(a, b):
+			return 1
+		case c.after(b, a):
+			return -1
+		}
+		return 0
+	})
 	for i := range texts {
 		c.parent[i] = -1
 		if i > 0 {
@@ -141,7 +149,7 @@ func newChain(texts []string, backward bool) chain {
 // longest returns the index of the longest of the texts that s begins (or ends) with, -1 if there is none.
 func (c *chain) longest(s string) int {
 	// Whatever s begins with stands at or before the last text that is not after s, and is that text or begins it.
-	return c.fitting(sort.Search(len(c.texts), func(i int) bool { return c.compare(c.texts[i], s) > 0 })-1, s)
+	return c.fitting(sort.Search(len(c.texts), func(i int) bool { return c.after(c.texts[i], s) })-1, s)
 }
 
 // fitting returns the first of i, its parent, its parent's parent … that s begins (or ends) with.
@@ -156,15 +164,16 @@ func (c *chain) fitting(i int, s string) int {
 	return i
 }
 
-func (c *chain) compare(a, b string) int {
+// after reports whether a stands after b. (strings.Compare would make every text that is looked for escape to the heap.)
+func (c *chain) after(a, b string) bool {
 	if !c.backward {
-		return strings.Compare(a, b)
+		return a > b
 	}
 	n := c.common(a, b)
 	if n == len(a) || n == len(b) {
-		return cmp.Compare(len(a), len(b))
+		return len(a) > len(b)
 	}
-	return cmp.Compare(a[len(a)-1-n], b[len(b)-1-n])
+	return a[len(a)-1-n] > b[len(b)-1-n]
 }
 
 // common is how many bytes a and b begin (or end) with in common.
