@@ -25,7 +25,7 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Explanation, error
 		Descriptors: make([]ExplainedDescriptor, len(req.Descriptors)),
 	}
 	if p.domain != nil {
-		x.Profile = profileName(p.domain.Profile)
+		x.Profile = p.domain.Profile.String()
 	}
 	for i := range req.Descriptors {
 		x.Descriptors[i] = p.explain(&req.Descriptors[i], i)
@@ -40,19 +40,12 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Explanation, error
 	return x, nil
 }
 
-func profileName(p rule.Profile) string {
-	if p == rule.Envoy {
-		return "envoy"
-	}
-	return "native"
-}
-
 // explain says which rule descriptor i came to.
 func (p *plan) explain(d *Descriptor, i int) ExplainedDescriptor {
 	m := &p.matches[i]
 	x := ExplainedDescriptor{Entries: make([]string, len(d.Entries)), Hits: m.hits, Refund: d.Refund}
 	for j, e := range d.Entries {
-		x.Entries[j] = e.Key + "=" + e.Value
+		x.Entries[j] = text(e)
 	}
 	if p.domain == nil {
 		x.Why = "no rules name this domain"
@@ -84,30 +77,25 @@ func rate(l *limit) string {
 	return fmt.Sprintf("%d per %s", l.requests, l.unit)
 }
 
-// levels walks the entries as Match does, one level at a time: a node's path is its parent's and its own name.
+// levels tells the descriptor's way down the rules, and where it ended if it did before its last entry.
 func levels(d *rule.Domain, entries []rule.Entry) []Level {
+	steps := d.Steps(entries)
 	out := make([]Level, 0, len(entries))
-	parent := ""
-	for i, e := range entries {
-		l := Level{Entry: e.Key + "=" + e.Value, Match: "none"}
-		r := d.Match(entries[:i+1])
-		if r == nil {
-			return append(out, l)
-		}
-		l.Node, l.At = r.Path[len(parent):], at(r)
-		switch l.Node {
-		case e.Key + "_" + e.Value:
-			l.Match = "exact"
-		case e.Key:
-			l.Match = "key only"
-		default:
-			l.Match = "wildcard"
-		}
-		parent = r.Path + "."
-		out = append(out, l)
+	for i, s := range steps {
+		out = append(out, Level{
+			Entry: text(entries[i]), Match: string(s.Kind), Node: s.Node, At: fmt.Sprintf("%s:%d", s.File, s.Line),
+		})
+	}
+	if len(steps) < len(entries) {
+		out = append(out, Level{Entry: text(entries[len(steps)]), Match: noMatch})
 	}
 	return out
 }
+
+// noMatch is the Match of a Level that no node was found for; others are a rule.StepKind.
+const noMatch = "none"
+
+func text(e rule.Entry) string { return e.Key + "=" + e.Value }
 
 // why says in a sentence why a limit applies, or why none does.
 func (p *plan) why(levels []Level, m *match) string {
@@ -117,11 +105,7 @@ func (p *plan) why(levels []Level, m *match) string {
 	case m.rule == nil && len(levels) == 0:
 		return "a descriptor without entries matches nothing"
 	case m.rule == nil:
-		last := levels[len(levels)-1]
-		if len(levels) == 1 {
-			return fmt.Sprintf("the domain has no node for %s", last.Entry)
-		}
-		return fmt.Sprintf("%s has no node for %s below it", levels[len(levels)-2].Node, last.Entry)
+		return unmatched(levels)
 	case m.override != nil:
 		return "the rule matches; the request's own limit replaces its numbers"
 	case m.unlimited:
@@ -132,6 +116,19 @@ func (p *plan) why(levels []Level, m *match) string {
 		return "the rule is a node without a limit"
 	default:
 		return "the rule matches"
+	}
+}
+
+// unmatched says how far the entries led, of which there is at least one, and what was missing there.
+func unmatched(levels []Level) string {
+	last := levels[len(levels)-1]
+	switch {
+	case last.Match != noMatch:
+		return fmt.Sprintf("%s has no limit: it only leads to the nodes below it", last.Node)
+	case len(levels) == 1:
+		return fmt.Sprintf("the domain has no node for %s", last.Entry)
+	default:
+		return fmt.Sprintf("%s has no node for %s below it", levels[len(levels)-2].Node, last.Entry)
 	}
 }
 

@@ -119,7 +119,7 @@ func (r *recorder) Start(ctx context.Context, name string, _ ...trace.SpanStartO
 func (s *recordedSpan) IsRecording() bool { return true }
 func (s *recordedSpan) SetAttributes(attrs ...attribute.KeyValue) {
 	for _, a := range attrs {
-		s.attrs[string(a.Key)] = a.Value.Emit()
+		s.attrs[string(a.Key)] = a.Value.String()
 	}
 }
 func (s *recordedSpan) End(...trace.SpanEndOption) { s.ended = true }

@@ -115,8 +115,9 @@ func (e *Engine) hold(ctx context.Context, p *plan) {
 	if delay <= 0 {
 		return
 	}
-	p.held = delay
-	if e.queue.wait(ctx, delay) == nil {
+	since := time.Now()
+	err := e.queue.wait(ctx, delay)
+	if p.held = time.Since(since); err == nil {
 		return
 	}
 	var back []store.Charge
