@@ -99,6 +99,10 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	o.Logger = slog.New(handler)
 	slog.SetDefault(o.Logger) // what libraries say through the log package comes out the same way
 
+	for _, name := range strangers(cmd.Root(), os.Environ()) {
+		slog.Warn("environment variable sets nothing", "name", name)
+	}
+
 	o.Build = build()
 	o.DefaultProfile = profile(f.profile)
 	o.RetryJitter = f.retryJitter == "1"
@@ -120,10 +124,18 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	}
 	tuneMemory(o.Logger)
 
-	// After the first signal the system's own handling is back: a second one ends the process.
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	ends := make(chan os.Signal, 2)
+	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(ends)
+	go func() { // lives as long as the process
+		<-ends
+		cancel()
+		<-ends
+		slog.Warn("ended at once by a second signal")
+		os.Exit(exitFailure)
+	}()
 
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -116,6 +117,26 @@ func completeFromFile(cmd *cobra.Command, path string) error {
 		seen = append(seen, key.Value)
 	}
 	return errors.Join(errs...)
+}
+
+// kubernetes matches the variables that a Service whose name begins with ratelimitd makes, less their prefix.
+var kubernetes = regexp.MustCompile(`(^|_)(PORT|SERVICE)(_|$)`)
+
+// strangers returns the names of variables that look like settings and set nothing: a typo, or a setting of another
+// release.
+func strangers(root *cobra.Command, environ []string) []string {
+	var names []string
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(name, "RATELIMITD_")
+		if !ours || kubernetes.MatchString(rest) {
+			continue
+		}
+		if !knownFlag(root, strings.ToLower(strings.ReplaceAll(rest, "_", "-"))) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func knownFlag(cmd *cobra.Command, name string) bool {

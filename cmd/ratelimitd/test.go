@@ -32,7 +32,7 @@ A file of cases is YAML:
           want: OVER                  # leave out what does not matter: OVER, {r0}, {OK}, {none}
           wait: 600ms                 # the exact wait until it would pass, or never
           limit: per-user             # the name of the limit that refused it
-        - at: 600ms                   # time since the case began; default the step before
+        - at: 1.8s                    # time since the case began; default the step before
           ask: shop | [plan=gold, user=u1]
           times: 3                    # ask so often; each answer must be as wanted
           want: OK

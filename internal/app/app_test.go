@@ -337,6 +337,8 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{"no rules", func(o *app.Options) { o.Rules = "" }, "--rules: want a file or a directory of rules"},
 		{"missing rules", func(o *app.Options) { o.Rules = "/nowhere" }, "no such file or directory"},
 		{"open admin port", func(o *app.Options) { o.AdminAddr = ":0" }, `--admin-addr: ":0" can be reached from other machines`},
+		{"admin port without a port", func(o *app.Options) { o.AdminAddr = "127.0.0.1" }, "--admin-addr: address 127.0.0.1: missing port"},
+		{"admin port by name", func(o *app.Options) { o.AdminAddr = "example.org:0" }, `--admin-addr: "example.org:0" can be reached`},
 		{"short secret", func(o *app.Options) { o.KeySecret = "short" }, "--key-secret-file: key secret of 5 bytes: must be at least 16"},
 		{"negative delay", func(o *app.Options) { o.DrainDelay = -1 }, "--drain-delay: -1ns: want 0 or more"},
 		{"negative buckets", func(o *app.Options) { o.MaxBuckets = -1 }, "--max-buckets: -1: want 0 or more"},
@@ -365,6 +367,12 @@ func TestNewRefusesBadOptions(t *testing.T) {
 				t.Errorf("got %v, want %s in it", err, flag)
 			}
 		}
+	})
+	t.Run("admin port by the name of loopback", func(t *testing.T) {
+		t.Parallel()
+		o, _ := options(t, rules)
+		o.AdminAddr = "localhost:0"
+		start(t, o)
 	})
 	t.Run("open admin port on purpose", func(t *testing.T) {
 		t.Parallel()

@@ -28,8 +28,7 @@ const (
 	DefaultStopTimeout = 10 * time.Second
 )
 
-// Options describes a process to New. Rules must be given; addresses are listened on as they are, so that an empty one
-// is a free port of all interfaces.
+// Options describes a process to New. Rules and the addresses must be given; port 0 is any free one.
 type Options struct {
 	Build Build
 
@@ -84,22 +83,17 @@ func (o *Options) validate() error {
 	if o.MaxBuckets < 0 {
 		errs = append(errs, fmt.Errorf("--max-buckets: %d: want 0 or more", o.MaxBuckets))
 	}
-	if !o.AdminRemote {
-		if err := loopback(o.AdminAddr); err != nil {
-			errs = append(errs, fmt.Errorf("--admin-addr: %w: it asks for no password; --admin-remote allows it", err))
-		}
+	if host, _, err := net.SplitHostPort(o.AdminAddr); err != nil {
+		errs = append(errs, fmt.Errorf("--admin-addr: %w", err))
+	} else if !o.AdminRemote && !loopback(host) {
+		errs = append(errs, fmt.Errorf("--admin-addr: %q can be reached from other machines and asks for no password: "+
+			"want loopback, or --admin-remote", o.AdminAddr))
 	}
 	return errors.Join(errs...)
 }
 
-// loopback returns an error unless addr can be reached from this machine only.
-func loopback(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return fmt.Errorf("%q can be reached from other machines", addr)
+// loopback reports whether a host can be reached from this machine only.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
