@@ -160,8 +160,7 @@ func TestNewErrors(t *testing.T) {
 			if l != nil || err == nil || err.Error() != tt.want {
 				t.Fatalf("got %v, %v\nwant %s", l, err, tt.want)
 			}
-			var field *bucket.FieldError
-			if !errors.As(err, &field) {
+			if _, ok := errors.AsType[*bucket.FieldError](err); !ok {
 				t.Errorf("got %T, want it to hold a *FieldError", err)
 			}
 		})

@@ -1,5 +1,7 @@
 package bucket
 
+import "slices"
+
 // The log family: sliding_log. Its twin is log.lua.
 //
 // Every hit younger than a period p (in microseconds) is remembered, hits of one instant in one entry, the oldest first.
@@ -41,12 +43,12 @@ func (l *Limit) log(s *State, now int64, a Ask) Outcome {
 
 	// What is younger than a period counts.
 	first, used := 0, int64(0)
-	for i := len(s.Log) - 1; i >= 0; i-- {
-		if at-s.Log[i].Time >= p {
+	for i, e := range slices.Backward(s.Log) {
+		if at-e.Time >= p {
 			first = i + 1
 			break
 		}
-		used += s.Log[i].Hits
+		used += e.Hits
 	}
 
 	// Does it fit?

@@ -2,6 +2,7 @@ package bucket_test
 
 import (
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -189,9 +190,9 @@ func TestBounds(t *testing.T) {
 			}
 			all = append(all, taken{now, o.Granted})
 			sum := int64(0)
-			for i := len(all) - 1; i >= 0; i-- {
-				sum += all[i].hits
-				elapsed := now - all[i].at
+			for _, earlier := range slices.Backward(all) {
+				sum += earlier.hits
+				elapsed := now - earlier.at
 				if l.Family() == bucket.Credit {
 					// sum ≤ burst + hits × elapsed / period, without rounding.
 					most := new(big.Int).Mul(big.NewInt(cfg.Burst), big.NewInt(period))
@@ -224,7 +225,7 @@ func TestHitsNeverRefill(t *testing.T) {
 	t.Parallel()
 	eachFamily(t, 20, func(t *testing.T, c chance, l *bucket.Limit) {
 		s, now := randomState(c, l)
-		hand := func() int64 { return l.Take(ref(clone(s)), now, bucket.Ask{}).Remaining }
+		hand := func() int64 { return l.Take(new(clone(s)), now, bucket.Ask{}).Remaining }
 		before := hand()
 		for range 5 {
 			a := c.ask(l, nil)
@@ -334,5 +335,3 @@ func FuzzTake(f *testing.F) {
 		}
 	})
 }
-
-func ref(s bucket.State) *bucket.State { return &s }

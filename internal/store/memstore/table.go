@@ -32,7 +32,7 @@ const (
 	// sweepStep slots are looked at on every insert, so that idle buckets go even while there is room.
 	sweepStep = 4
 	// sweepMost slots are looked at when there is none: it bounds the time a lock is held.
-	sweepMost = 2048
+	sweepMost = 4096
 	minIndex  = 16
 )
 
