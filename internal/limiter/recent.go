@@ -43,7 +43,8 @@ type said struct {
 	sent, at  time.Duration // when the store was asked, and when it had answered
 	remaining int64         // whole hits in hand at that time, or unknown
 	reset     time.Duration // ResetAfter, counted from at
-	warmed    time.Duration // at of the answer that the local bucket has been drawn down to
+	version   uint32        // counts answers
+	warmed    uint32        // version of the answer that the local bucket has been drawn down to; 0 if to none
 
 	need                 int64         // the cheapest charge that was denied, in hits; 0 if none was
 	retry                time.Duration // its RetryAfter, counted from deniedAt
@@ -142,6 +143,7 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	if e.limit != nil && e.sent > sent {
 		if same {
 			e.remaining = remaining
+			e.version++
 		}
 		return
 	}
@@ -151,6 +153,7 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 		e.need = 0
 	}
 	e.limit, e.sent, e.at, e.remaining, e.reset = c.Limit, sent, at, remaining, d.ResetAfter
+	e.version++
 	switch {
 	case denied:
 		if need := need(c); e.need == 0 || need < e.need || e.until(false) <= at {
@@ -172,12 +175,12 @@ func (r *recent) forget(key *store.Key, l *bucket.Limit, at time.Duration) {
 // forgetAll drops everything that was asked until at.
 func (r *recent) forgetAll(at time.Duration) { r.forgot.Store(int64(at)) }
 
-// followed notes that the local bucket of key was drawn down to the answer that came at at.
-func (r *recent) followed(key *store.Key, at time.Duration) {
-	set, mu := r.lock(key)
+// followed notes that the local bucket of key was drawn down to what e, got from the table, says.
+func (r *recent) followed(e *said) {
+	set, mu := r.lock(&e.key)
 	defer mu.Unlock()
-	if e := r.find(set, key); e != nil && e.at == at {
-		e.warmed = at
+	if now := r.find(set, &e.key); now != nil && now.at == e.at && now.version == e.version {
+		now.warmed = e.version
 	}
 }
 

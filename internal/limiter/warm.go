@@ -22,13 +22,13 @@ func (l *Limiter) warm(ctx context.Context, c *store.Charge, nodes int64) {
 	defer mu.Unlock()
 	now := l.now()
 	e, known := l.recent.get(&c.Key)
-	if !known || e.remaining == unknown || e.warmed == e.at {
+	if !known || e.remaining == unknown || e.warmed == e.version {
 		return
 	}
 	if level := e.localLevel(c.Limit, nodes, now); level < most(c.Limit) {
 		l.drawDown(ctx, c, level)
 	}
-	l.recent.followed(&c.Key, e.at)
+	l.recent.followed(&e)
 }
 
 // drawDown takes hits from the local bucket of c until at most level are left.

@@ -1,0 +1,165 @@
+package limiter
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
+	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
+)
+
+// overRedis returns a limiter over a real Redis server.
+func overRedis(t *testing.T, server *redistest.Server) *Limiter {
+	t.Helper()
+	s, err := redisstore.New(redisstore.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return open(t, Options{
+		Store: s, OwnTimer: true, Local: memstore.New(memstore.Options{MaxBuckets: 100_000}), Topology: OneShard("redis", s.Ping),
+	})
+}
+
+// A load is what open-loop callers at a steady rate saw.
+type load struct {
+	mu      sync.Mutex
+	took    []time.Duration
+	origins map[store.Origin]int
+}
+
+// run asks rate times a second, whether earlier answers came or not, and waits for all answers.
+func (l *load) run(s store.Store, rate int, d time.Duration, charge func(i int) store.Charge) {
+	l.took, l.origins = nil, map[store.Origin]int{}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	var wg sync.WaitGroup
+	begin, sent := time.Now(), 0
+	for now := begin; now.Sub(begin) < d; now = <-tick.C {
+		for due := int(now.Sub(begin) * time.Duration(rate) / time.Second); sent < due; sent++ {
+			c := charge(sent)
+			wg.Go(func() {
+				start := time.Now()
+				origin := take(s, c)[0].Origin
+				took := time.Since(start)
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.took = append(l.took, took)
+				l.origins[origin]++
+			})
+		}
+	}
+	wg.Wait()
+	slices.Sort(l.took)
+}
+
+func (l *load) quantile(q float64) time.Duration { return l.took[int(q*float64(len(l.took)-1))] }
+
+// R5, C67: Redis hangs. No decision waits for it longer than its budget, the breaker opens, nothing piles up, and Redis is
+// used again by itself when it answers. The bounds are those of a machine that is busy with other tests: what waits for
+// Redis waits seconds.
+func TestRedisHangs(t *testing.T) {
+	const rate, hang = 2000, 3 * time.Second
+	server := redistest.Start(t)
+	l := overRedis(t, server)
+	var charges []store.Charge
+	for range 1000 {
+		charges = append(charges, charge(t, perHour(1_000_000), fails))
+	}
+	pick := func(i int) store.Charge { return charges[i%len(charges)] }
+	var seen load
+	redistest.Await(t, 10*time.Second, "redis to pay", func() bool { return take(l, charges[0])[0].Origin == store.FromStore })
+	seen.run(l, rate, time.Second, pick)
+	t.Logf("healthy: p50 %v, p99.9 %v, max %v, %v", seen.quantile(0.5), seen.quantile(0.999), seen.quantile(1), seen.origins)
+
+	before := runtime.NumGoroutine()
+	server.Signal(syscall.SIGSTOP)
+	opened := make(chan time.Duration, 1)
+	stopped, most := time.Now(), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			if l.Down() != nil && len(opened) == 0 {
+				opened <- time.Since(stopped)
+			}
+			most = max(most, runtime.NumGoroutine())
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	seen.run(l, rate, hang, pick)
+	cancel()
+	watch.Wait()
+	server.Signal(syscall.SIGCONT)
+	t.Logf("hung: p50 %v, p99.9 %v, max %v, %v, at most %d goroutines more", seen.quantile(0.5), seen.quantile(0.999), seen.quantile(1), seen.origins, most-before)
+	if got := seen.quantile(1); got > 500*time.Millisecond {
+		t.Errorf("got a decision after %v, want all within 500ms", got)
+	}
+	if got := seen.quantile(0.5); got > 5*time.Millisecond {
+		t.Errorf("got half of the decisions after %v or more, want the breaker to spare them the wait", got)
+	}
+	if got := seen.origins[store.Unavailable]; got != 0 {
+		t.Errorf("got %d decisions unavailable, want the fallback's", got)
+	}
+	select {
+	case after := <-opened:
+		t.Logf("breaker open after %v", after)
+		if after > time.Second {
+			t.Errorf("got the breaker open after %v, want 1s", after)
+		}
+	default:
+		t.Error("the breaker did not open")
+	}
+	if most-before > 1000 {
+		t.Errorf("got %d goroutines more than before, want at most those that wait 5 ms at %d a second", most-before, rate)
+	}
+
+	resumed := time.Now()
+	redistest.Await(t, 7*time.Second, "redis to pay again", func() bool { return take(l, charges[0])[0].Origin == store.FromStore })
+	t.Logf("used again %v after it answered", time.Since(resumed))
+}
+
+// 64 callers on a key of 500 an hour, with the deadline of 5 ms on whatever machine this is: no more than 5 % over.
+func TestRedisIsExactEnoughUnderLoad(t *testing.T) {
+	server := redistest.Start(t)
+	l := overRedis(t, server)
+	c := charge(t, bucket.Config{Algorithm: bucket.FixedWindow, Hits: 500, Unit: bucket.Year}, bucket.Policy{Refunds: true})
+	redistest.Await(t, 10*time.Second, "redis to pay", func() bool {
+		return take(l, charge(t, perHour(1), fails))[0].Origin == store.FromStore
+	})
+	var mu sync.Mutex
+	admitted, origins := 0, map[store.Origin]int{}
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range 100 {
+				d := take(l, c)[0]
+				mu.Lock()
+				origins[d.Origin]++
+				if d.Allowed {
+					admitted++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d admitted of 500, by origin %v", admitted, origins)
+	if admitted > 525 {
+		t.Errorf("got %d admitted, want at most 525", admitted)
+	}
+}
