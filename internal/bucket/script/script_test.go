@@ -2,6 +2,7 @@ package script
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
@@ -9,7 +10,10 @@ import (
 func TestLine(t *testing.T) {
 	t.Parallel()
 	var s bucket.State
-	p := play{ticks: map[string]int64{}, take: func(c Charge) bucket.Outcome { return c.Limit.Take(&s, c.Now, c.Ask) }}
+	p := play{
+		zero: time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC), ticks: map[string]int64{},
+		take: func(c Charge) bucket.Outcome { return c.Limit.Take(&s, c.Now, c.Ask) },
+	}
 	// In order: each line builds on those before.
 	for _, tt := range []struct{ line, answer, err string }{
 		{"", "", ""},
