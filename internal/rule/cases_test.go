@@ -361,3 +361,32 @@ descriptors:
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+func TestLimitsHaveNamesForPeople(t *testing.T) {
+	t.Parallel()
+	s := load(t, `
+domain: shop
+descriptors:
+  - {key: a, rate_limit: {unit: second, requests_per_unit: 1}}
+  - {key: b, rate_limit: {name: login, unit: second, requests_per_unit: 1}}
+  - {key: c, rate_limit: {name: login, unit: second, requests_per_unit: 1}}
+  - {key: login, rate_limit: {unit: second, requests_per_unit: 1}}
+  - key: e
+    value: x
+    limits:
+      - {unit: second, requests_per_unit: 1}
+      - {unit: minute, unit_multiplier: 5, requests_per_unit: 1}
+      - {unit: second, algorithm: fixed_window, requests_per_unit: 1}
+      - {name: day, unit: day, requests_per_unit: 1}
+`)
+	var got []string
+	for _, r := range s.Domains()[0].Rules() {
+		for _, l := range r.Limits {
+			got = append(got, l.Policy.Rule)
+		}
+	}
+	want := []string{"shop.a", "shop.login", "shop.c.login", "shop.login.second", "shop.e_x", "shop.e_x.5minute", "shop.e_x.second", "shop.day"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

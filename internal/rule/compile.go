@@ -3,6 +3,7 @@ package rule
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
@@ -12,7 +13,7 @@ import (
 func (s *Snapshot) compile(spec *domainSpec) *Domain {
 	policy := spec.policy
 	d := &Domain{Name: spec.name, Profile: spec.profile, Defaults: Defaults{Algorithm: spec.algorithm, Policy: &policy}}
-	c := &compiler{s, d}
+	c := &compiler{s, d, map[string]bool{}}
 	d.root.children = c.children(spec.descriptors, nil, appendText(nil, d.Name))
 	return d
 }
@@ -20,6 +21,7 @@ func (s *Snapshot) compile(spec *domainSpec) *Domain {
 type compiler struct {
 	snapshot *Snapshot
 	domain   *Domain
+	labels   map[string]bool // Policy.Rule of the limits so far
 }
 
 // child is a compiled child and what its parent needs to know of it.
@@ -108,10 +110,7 @@ func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule 
 }
 
 func (c *compiler) limit(r *Rule, l *limitSpec) *Limit {
-	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, Refunds: l.Refunds.on, Rule: r.full}
-	if l.Name.s != "" {
-		policy.Rule = c.domain.Name + "." + l.Name.s
-	}
+	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, Refunds: l.Refunds.on, Rule: c.label(r, l)}
 	id := c.snapshot.limits
 	c.snapshot.limits++
 	return &Limit{
@@ -125,6 +124,26 @@ func (c *compiler) limit(r *Rule, l *limitSpec) *Limit {
 		Policy:     policy,
 		Identity:   r.limitIdentity(l),
 	}
+}
+
+// label names a limit for people: by its name, else by its path, and by more where another limit of the domain has that already.
+func (c *compiler) label(r *Rule, l *limitSpec) string {
+	period := l.Unit.unit.String()
+	if l.UnitMultiplier.n != 1 {
+		period = strconv.Itoa(int(l.UnitMultiplier.n)) + period
+	}
+	last := r.full + "." + strconv.Itoa(c.snapshot.limits)
+	candidates := []string{r.full, r.full + "." + period, r.full + "." + period + "." + l.Algorithm.a.Family().String(), last}
+	if l.Name.s != "" {
+		candidates = []string{c.domain.Name + "." + l.Name.s, r.full + "." + l.Name.s, last}
+	}
+	for _, label := range candidates {
+		if !c.labels[label] {
+			c.labels[label] = true
+			return label
+		}
+	}
+	return last
 }
 
 // prefixes returns what a node normalises addresses to.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
@@ -16,6 +15,7 @@ const (
 	maxFileBytes = 1 << 20 // no rule file is longer; a longer one is not read
 	maxLevels    = 64      // levels of descriptors
 	maxDepth     = 4 * maxLevels
+	maxLimits    = 32   // of one descriptor, well below what a request may charge (store.MaxCharges)
 	maxPathBytes = 4096 // of a descriptor's path: it is in memory once a rule
 )
 
@@ -89,7 +89,7 @@ func (d *decoder) syntax(err error, top place) {
 			top.mark = mark{le.Mark.Line, max(le.Mark.Column, 1)}
 		}
 	}
-	d.invalid(top, "error loading config file: yaml: %s", strings.ReplaceAll(msg, "\n", " "))
+	d.invalid(top, "error loading config file: yaml: %s", cut(msg, 256))
 }
 
 // profileOf returns the profile a file asks for, before the file is decoded: some rules of decoding depend on it.

@@ -23,6 +23,7 @@ func (d *domainSpec) applyDefaults() {
 	d.limitsOf(d.descriptors, func(l *limitSpec) {
 		if !l.Algorithm.present() {
 			l.Algorithm.a = d.algorithm
+			l.Algorithm.bad = d.defaults != nil && d.defaults.Algorithm.bad
 		}
 		if !l.OnBackendFailure.present() {
 			l.OnBackendFailure.m = d.policy.OnFailure

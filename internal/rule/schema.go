@@ -49,7 +49,7 @@ type descriptorSpec struct {
 	// The limit of descriptors that end here.
 	RateLimit *limitSpec `json:"rate_limit"`
 	// Several limits of descriptors that end here, evaluated together, in place of rate_limit.
-	Limits []*limitSpec `json:"limits" jsonschema:"minItems=1"`
+	Limits []*limitSpec `json:"limits" jsonschema:"minItems=1,maxItems=32"`
 	// The next level.
 	Descriptors []*descriptorSpec `json:"descriptors"`
 	// Count, but refuse nothing. It belongs to this node alone.

@@ -84,8 +84,8 @@ func (v *validator) descriptor(s *descriptorSpec) {
 	if s.RateLimit != nil && s.Limits != nil {
 		v.invalid(s.at.field("limits", mark{}), "want rate_limit or limits, not both")
 	}
-	if s.Limits != nil && len(s.Limits) == 0 {
-		v.wrong(s.at.field("limits", mark{}), "want at least one limit")
+	if s.Limits != nil && (len(s.Limits) == 0 || len(s.Limits) > maxLimits) {
+		v.wrong(s.at.field("limits", mark{}), "%d limits: want 1 to %d", len(s.Limits), maxLimits)
 	}
 	type period struct {
 		unit       bucket.Unit

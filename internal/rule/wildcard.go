@@ -49,18 +49,18 @@ type ranked struct {
 // finds by binary search. The zero value holds none.
 type patterns struct {
 	prefixes chain
-	byPrefix []suffixed
+	byPrefix []ofPrefix
 }
 
-// suffixed are the patterns of one prefix.
-type suffixed struct {
+// ofPrefix are the patterns of one prefix.
+type ofPrefix struct {
 	least    int // least rank of these and of those of all shorter prefixes that fit too
 	suffixes chain
-	bySuffix []bucketOf
+	bySuffix []ofAffixes
 }
 
-// bucketOf are the patterns of one prefix and one suffix, by rank.
-type bucketOf struct {
+// ofAffixes are the patterns of one prefix and one suffix, by rank.
+type ofAffixes struct {
 	least int // least rank of these and of those of all shorter suffixes that fit too
 	list  []ranked
 }
@@ -71,11 +71,11 @@ func newPatterns(all []ranked) patterns {
 	ps.prefixes = newChain(keysOf(groups), false)
 	for i, prefix := range ps.prefixes.texts {
 		inner := groupBy(groups[prefix], func(r *ranked) string { return r.suffix })
-		s := suffixed{suffixes: newChain(keysOf(inner), true)}
+		s := ofPrefix{suffixes: newChain(keysOf(inner), true)}
 		for j, suffix := range s.suffixes.texts {
 			list := inner[suffix]
 			slices.SortFunc(list, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
-			s.bySuffix = append(s.bySuffix, bucketOf{list[0].rank, list})
+			s.bySuffix = append(s.bySuffix, ofAffixes{list[0].rank, list})
 			if up := s.suffixes.parent[j]; up >= 0 {
 				s.bySuffix[j].least = min(s.bySuffix[j].least, s.bySuffix[up].least)
 			}
