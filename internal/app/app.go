@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
-	noopmetric "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -97,7 +96,6 @@ func New(o Options) (_ *App, err error) {
 		tracer = provider.Tracer("github.com/ratelimitd/ratelimitd")
 		serverOptions = append(serverOptions, grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(provider),
-			otelgrpc.WithMeterProvider(noopmetric.NewMeterProvider()), // metrics are Prometheus'
 			otelgrpc.WithPropagators(propagation.TraceContext{}),
 			otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
 		)))
@@ -191,9 +189,8 @@ func (a *App) start(ctx context.Context) error {
 	}
 
 	if a.redis != nil && a.o.KeySecret == "" {
-		a.undo.add("stop reading the key secret", background(func(ctx context.Context) {
-			learn(ctx, a.redis, a.keyer, a.log)
-		}))
+		p := &pupil{redis: a.redis, keyer: a.keyer, log: a.log}
+		a.undo.add("stop reading the key secret", background(p.run))
 	}
 	a.serveHTTP("admin", a.admin)
 	a.serveHTTP("http", a.http)

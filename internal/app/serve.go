@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
 	"golang.org/x/net/netutil"
 
-	"github.com/ratelimitd/ratelimitd/internal/store"
-	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
 )
 
@@ -87,48 +83,5 @@ func background(work func(context.Context)) func(context.Context) error {
 		cancel()
 		<-done
 		return nil
-	}
-}
-
-// How often the shared key secret is asked for.
-const (
-	learnRetry   = 250 * time.Millisecond // until it is known
-	learnRefresh = 10 * time.Second       // afterwards: Redis may have been flushed, and another node made a new one
-)
-
-// learn reads the shared key secret from Redis, or creates it there, and reads it again every now and then. Until it is
-// known the store pays nothing, and every limit answers by its failure mode.
-func learn(ctx context.Context, redis *redisstore.Store, keyer *store.Keyer, log *slog.Logger) {
-	t := time.NewTimer(0)
-	defer t.Stop()
-	var known string
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		secret, err := redis.Secret(ctx)
-		if err == nil && string(secret) != known {
-			err = keyer.Learn(secret)
-		}
-		switch {
-		case err == nil && known == "":
-			log.Info("key secret read from Redis, buckets are shared")
-		case err == nil && string(secret) != known:
-			log.Warn("key secret in Redis has changed, every bucket starts afresh")
-		case err != nil && !failing && ctx.Err() == nil:
-			log.Warn("key secret cannot be read from Redis, trying on", "known", known != "", "error", err)
-		}
-		failing = err != nil
-		if err == nil {
-			known = string(secret)
-		}
-		wait := learnRetry
-		if known != "" {
-			wait = learnRefresh
-		}
-		t.Reset(wait)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -58,7 +57,7 @@ const defaultSampled = 0.001
 
 // newTracerProvider returns a provider that exports by OTLP, nil if tracing is off. It does not wait for the receiver.
 func newTracerProvider(ctx context.Context, t Tracing, b Build) (*sdktrace.TracerProvider, error) {
-	var exporter *otlptrace.Exporter
+	var exporter sdktrace.SpanExporter
 	var err error
 	switch t.Protocol {
 	case TraceOff:

@@ -1,0 +1,68 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
+)
+
+// How often the shared key secret is asked for.
+const (
+	learnRetry   = 250 * time.Millisecond // until it is known
+	learnRefresh = 10 * time.Second       // afterwards: Redis may have been flushed, and another process made a new one
+)
+
+// pupil learns the key secret that is shared in Redis, or creates it there. Until it is known the store pays nothing,
+// and every limit answers by its failure mode.
+type pupil struct {
+	redis   *redisstore.Store
+	keyer   *store.Keyer
+	log     *slog.Logger
+	known   string // the secret; "" until it is known
+	failing bool   // the last attempt failed, and was logged
+}
+
+// run asks again and again until ctx ends.
+func (p *pupil) run(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		p.ask(ctx)
+		wait := learnRetry
+		if p.known != "" {
+			wait = learnRefresh
+		}
+		t.Reset(wait)
+	}
+}
+
+// ask asks once.
+func (p *pupil) ask(ctx context.Context) {
+	answer, err := p.redis.Secret(ctx)
+	secret := string(answer)
+	if err == nil && secret != p.known {
+		err = p.keyer.Learn(answer)
+	}
+	if err != nil {
+		if !p.failing && ctx.Err() == nil {
+			p.log.Warn("key secret cannot be read from Redis, trying on", "known", p.known != "", "error", err)
+		}
+		p.failing = true
+		return
+	}
+	switch {
+	case p.known == "":
+		p.log.Info("key secret read from Redis, buckets are shared")
+	case p.known != secret:
+		p.log.Warn("key secret in Redis has changed, every bucket starts afresh")
+	}
+	p.known, p.failing = secret, false
+}
