@@ -194,6 +194,17 @@ func poll(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
+// Await polls until ready is true, and fails the test if that takes longer than within: for what a real process does in
+// its own time.
+func Await(t testing.TB, within time.Duration, what string, ready func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := poll(ctx, func() (bool, error) { return ready(), nil }); err != nil {
+		t.Fatalf("%s: not within %v", what, within)
+	}
+}
+
 // freeAddr returns an address on loopback that nobody listened at a moment ago.
 func freeAddr(t testing.TB) string {
 	t.Helper()

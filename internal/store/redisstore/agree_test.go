@@ -31,7 +31,8 @@ type world struct {
 	model model
 	now   int64 // microseconds
 	slots []slot
-	took  int // charges
+	took  int            // charges
+	seen  map[string]int // what happened how often
 }
 
 // slot is one bucket.
@@ -42,8 +43,8 @@ type slot struct {
 	ticks  []int64         // of decisions, to be given back
 }
 
-func newWorld(t testing.TB, s *Store, client *redis.Client, c choices) *world {
-	w := &world{choices: c, t: t, store: s, redis: client, model: model{
+func newWorld(t testing.TB, s *Store, client *redis.Client, c choices, seen map[string]int) *world {
+	w := &world{choices: c, t: t, store: s, redis: client, seen: seen, model: model{
 		states: make(map[store.Key]bucket.State), ttls: make(map[store.Key]int64),
 	}}
 	w.now = pick(c, 1_835_395_200_000_000, 1_835_395_200_000_000, 1_774_745_999_999_999, 1, 1_000_000, bucket.MaxTime-large(c, 45))
@@ -99,6 +100,9 @@ func (w *world) spoil() {
 		pipe.RPush(ctx, key, "another type")
 	} else {
 		v := garbage(w.choices)
+		if sl.family == bucket.Log && w.n(3) > 0 {
+			v = longLog(w.choices, w.now)
+		}
 		pipe.Set(ctx, key, v, 0)
 		state = readState(sl.family, v)
 	}
@@ -113,7 +117,7 @@ func (w *world) spoil() {
 func (w *world) round(requests int) {
 	w.t.Helper()
 	ctx := context.Background()
-	if w.n(20) == 0 {
+	if w.n(6) == 0 {
 		w.spoil()
 	}
 	batch := make([]request, requests)
@@ -148,9 +152,50 @@ func (w *world) round(requests int) {
 		}
 		for k, d := range got {
 			w.remember(r.charges[k].Key, d.Tick)
+			w.note(r.charges[k], d)
 		}
 	}
 	w.compareStored(start, batch)
+}
+
+// What is worth having happened in each family.
+const (
+	granted    = "granted"
+	inPart     = "granted in part"
+	thoughOver = "granted though refused"
+	back       = "given back"
+	backInPart = "given back in part"
+	noBack     = "nothing to give back"
+	forAWhile  = "refused for a while"
+	forEver    = "refused for ever"
+	peekOver   = "peek refused"
+	notBooked  = "allowed, but not booked"
+	delayed    = "delayed"               // credit only
+	long       = "a log of many entries" // log only
+)
+
+var events = []string{granted, inPart, thoughOver, back, backInPart, noBack, forAWhile, forEver, peekOver, notBooked, delayed, long}
+
+// note counts what a decision shows to have happened.
+func (w *world) note(c store.Charge, d store.Decision) {
+	for what, happened := range map[string]bool{
+		granted:    d.Granted > 0,
+		inPart:     d.Allowed && d.Granted > 0 && d.Granted < c.Hits,
+		thoughOver: !d.Allowed && d.Granted > 0,
+		back:       d.Granted < 0,
+		backInPart: d.Granted < 0 && d.Granted > c.Hits,
+		noBack:     c.Hits < 0 && d.Granted == 0,
+		forAWhile:  d.RetryAfter > 0,
+		forEver:    d.RetryAfter == bucket.Never,
+		peekOver:   c.Hits == 0 && !d.Allowed,
+		notBooked:  d.Allowed && c.Hits > 0 && d.Granted == 0,
+		delayed:    d.Delay > 0,
+		long:       d.Granted > 0 && len(w.model.states[c.Key].Log) > 100, // ENTRIES of take.lua
+	} {
+		if happened {
+			w.seen[c.Limit.Family().String()+": "+what]++
+		}
+	}
 }
 
 // remember keeps the latest ticks of a bucket.
@@ -239,16 +284,25 @@ func TestAgree(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	s, client := openAgree(t)
-	took := 0
+	took, seen := 0, make(map[string]int)
 	for i := 0; took < 100_000 && *worldFlag == 0 || i < *worldFlag; i++ {
 		t.Logf("seed %d world %d", seed, i)
-		w := newWorld(t, s, client, random{rand.New(rand.NewPCG(seed, uint64(i)))})
+		w := newWorld(t, s, client, random{rand.New(rand.NewPCG(seed, uint64(i)))}, seen)
 		for range 12 {
 			w.round(1 + w.n(16))
 		}
 		took += w.took
 	}
-	t.Logf("%d charges", took)
+	t.Logf("%d charges: %v", took, seen)
+	for _, what := range events {
+		for _, f := range []bucket.Family{bucket.Credit, bucket.Window, bucket.Log} {
+			switch {
+			case what == delayed && f != bucket.Credit, what == long && f != bucket.Log:
+			case seen[f.String()+": "+what] == 0:
+				t.Errorf("%s: %s: it never happened", f, what)
+			}
+		}
+	}
 }
 
 // FuzzAgree is TestAgree with the fuzzer's choices.
@@ -263,7 +317,7 @@ func FuzzAgree(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		w := newWorld(t, s, client, &fuzzed{data})
+		w := newWorld(t, s, client, &fuzzed{data}, make(map[string]int))
 		for w.more() && w.took < 1000 {
 			w.round(1 + w.n(8))
 		}

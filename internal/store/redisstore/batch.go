@@ -26,7 +26,6 @@ func (s *Store) send() {
 	for {
 		select {
 		case <-s.closing:
-			s.refuse()
 			return
 		case c := <-s.calls:
 			b.add(c)
@@ -42,18 +41,6 @@ func (s *Store) send() {
 			}
 		}
 		s.exec(&b)
-	}
-}
-
-// refuse answers all that wait, once the store is closing.
-func (s *Store) refuse() {
-	for {
-		select {
-		case c := <-s.calls:
-			c.finish(errClosed)
-		default:
-			return
-		}
 	}
 }
 

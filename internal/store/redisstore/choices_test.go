@@ -98,7 +98,7 @@ func limitOf(c choices, f bucket.Family) *bucket.Limit {
 			}
 		case bucket.Log:
 			config.Algorithm = bucket.SlidingLog
-			config.Hits = pick[int64](c, 0, 1, 2, 3, 5, 10, 100, 250, 1000)
+			config.Hits = pick[int64](c, 0, 1, 2, 3, 5, 10, 100, 250, 500, 1000, 1000)
 			config.Debt = pick[int64](c, 0, 0, 1, 5, 300)
 		}
 		if l, err := bucket.New(config); err == nil {
@@ -151,6 +151,18 @@ func garbage(c choices) []byte {
 	}
 	if len(v) > 0 {
 		v[0] = byte(c.n(5))
+	}
+	return v
+}
+
+// longLog returns a log of more entries than are converted at once.
+func longLog(c choices, now int64) []byte {
+	entries := pick[int64](c, 99, 100, 101, 199, 200, 201, 350)
+	step := pick[int64](c, 1, 1000, 1_000_000)
+	v := []byte{familyTag(bucket.Log)}
+	for i := entries; i > 0; i-- {
+		v = append7(v, max(0, now-i*step))
+		v = append(v, byte(1+c.n(3)), 0, 0, 0, 0)
 	}
 	return v
 }

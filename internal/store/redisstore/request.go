@@ -52,9 +52,12 @@ func (c *call) depart() bool { return c.state.CompareAndSwap(waiting, departed) 
 
 // abandon is what a caller does that waits no longer; it returns why. What has not departed never will.
 func (c *call) abandon(why error) error {
-	c.state.Swap(left)
+	c.state.Store(left)
 	return why
 }
+
+// withdraw is abandon for a caller that would rather wait if c has departed already; then it returns false.
+func (c *call) withdraw() bool { return c.state.CompareAndSwap(waiting, left) }
 
 // abandoned reports whether the caller has left.
 func (c *call) abandoned() bool { return c.state.Load() == left }

@@ -176,13 +176,21 @@ func (s *Store) exchange(ctx context.Context, c *call) error {
 	case <-s.closing:
 		return c.abandon(errClosed)
 	}
-	select {
-	case err := <-c.done:
-		return err
-	case <-c.timer.C:
-		return c.abandon(errTimeout)
-	case <-ctx.Done():
-		return c.abandon(ctx.Err())
+	closing := s.closing
+	for {
+		select {
+		case err := <-c.done:
+			return err
+		case <-c.timer.C:
+			return c.abandon(errTimeout)
+		case <-ctx.Done():
+			return c.abandon(ctx.Err())
+		case <-closing:
+			if c.withdraw() {
+				return errClosed
+			}
+			closing = nil // it is under way, and its sender stays to bring the answer
+		}
 	}
 }
 
@@ -195,7 +203,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the store: it answers what waits as unavailable, waits for what is in flight, and closes the connections.
+// Close ends the store: what waits is answered as unavailable, what is in flight is waited for, connections are closed.
 // A second call does nothing.
 func (s *Store) Close() error {
 	var err error

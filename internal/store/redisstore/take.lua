@@ -28,7 +28,7 @@ end
 local function exponent_of(tau)
   local exponent = 0
   while tau > 1 do
-    tau = tau / 10
+    tau = floor(tau / 10)
     exponent = exponent + 1
   end
   return exponent
@@ -58,7 +58,7 @@ local function decode(family, value)
   elseif (#value - 1) % ENTRY_SIZE == 0 then
     local s, k = {}, 0
     for at = 2, #value, ENTRIES * ENTRY_SIZE do
-      local entries = min(ENTRIES, (#value + 1 - at) / ENTRY_SIZE)
+      local entries = min(ENTRIES, floor((#value + 1 - at) / ENTRY_SIZE))
       local numbers = {read(string.rep(ENTRY_FORMAT, entries), value, at)}
       for i = 1, entries * 2 do -- unpack adds a position
         s[k + i] = numbers[i]
@@ -79,7 +79,7 @@ local function encode(family, s)
   local parts = {string.char(LOG)}
   for i = 1, #s, ENTRIES * 2 do
     local last = min(i + ENTRIES * 2 - 1, #s)
-    parts[#parts + 1] = write(string.rep(ENTRY_FORMAT, (last + 1 - i) / 2), unpack(s, i, last))
+    parts[#parts + 1] = write(string.rep(ENTRY_FORMAT, floor((last + 1 - i) / 2)), unpack(s, i, last))
   end
   return table.concat(parts)
 end

@@ -1,0 +1,365 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
+)
+
+// failureModes is a request of one charge a failure mode, and what it is told when it cannot be paid.
+func failureModes(t testing.TB) (charges []store.Charge, unpaid []store.Decision) {
+	for _, m := range []bucket.FailureMode{bucket.FailOpen, bucket.LocalStrict, bucket.FailClosed} {
+		c := charge(t, m.String(), bucket.Config{Hits: 1 << 20, Unit: bucket.Year})
+		c.Policy = &bucket.Policy{OnFailure: m}
+		charges = append(charges, c)
+		unpaid = append(unpaid, store.Decision{Allowed: m == bucket.FailOpen, Origin: store.Unavailable})
+	}
+	return charges, unpaid
+}
+
+// wantUnpaid takes charges that cannot be paid.
+func wantUnpaid(t testing.TB, what string, s *redisstore.Store) {
+	t.Helper()
+	charges, want := failureModes(t)
+	got := make([]store.Decision, len(charges))
+	if err := s.Take(t.Context(), charges, got); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("%s: got error %v, want ErrUnavailable", what, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: -want +got:\n%s", what, diff)
+	}
+}
+
+// wantPaid waits until charges are paid again.
+func wantPaid(t testing.TB, what string, s *redisstore.Store) {
+	t.Helper()
+	charges, _ := failureModes(t)
+	out := make([]store.Decision, len(charges))
+	redistest.Await(t, 10*time.Second, what+": paid again", func() bool {
+		return s.Take(t.Context(), charges, out) == nil
+	})
+}
+
+// TestR9 puts Redis in each state in which it refuses to write, and out of it.
+func TestR9(t *testing.T) {
+	t.Parallel()
+	do := func(t *testing.T, c *redis.Client, args ...any) {
+		t.Helper()
+		if err := c.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	tests := []struct {
+		name       string
+		args       []string
+		enter, end func(t *testing.T, c *redis.Client)
+	}{
+		{
+			"OOM", nil,
+			func(t *testing.T, c *redis.Client) { do(t, c, "config", "set", "maxmemory", "1") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "config", "set", "maxmemory", "0") },
+		},
+		{
+			"READONLY", nil,
+			func(t *testing.T, c *redis.Client) { do(t, c, "replicaof", "127.0.0.1", "1") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "replicaof", "no", "one") },
+		},
+		{
+			"MASTERDOWN", []string{"--replica-serve-stale-data", "no"},
+			func(t *testing.T, c *redis.Client) { do(t, c, "replicaof", "127.0.0.1", "1") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "replicaof", "no", "one") },
+		},
+		{
+			"NOREPLICAS", nil,
+			func(t *testing.T, c *redis.Client) { do(t, c, "config", "set", "min-replicas-to-write", "1") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "config", "set", "min-replicas-to-write", "0") },
+		},
+		{
+			"MISCONF", []string{"--dir", "/proc", "--save", "3600 1000000"},
+			func(t *testing.T, c *redis.Client) {
+				do(t, c, "bgsave") // nobody can write there
+				redistest.Await(t, 10*time.Second, "a save that goes wrong", func() bool {
+					return strings.Contains(c.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
+				})
+			},
+			func(t *testing.T, c *redis.Client) { do(t, c, "config", "set", "stop-writes-on-bgsave-error", "no") },
+		},
+		{
+			"CLIENT PAUSE", nil,
+			func(t *testing.T, c *redis.Client) { do(t, c, "client", "pause", "100000", "write") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "client", "unpause") },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, tt.args...)
+			s := open(t, redisstore.Options{URL: server.URL(), Timeout: 200 * time.Millisecond})
+			wantPaid(t, "before", s)
+			tt.enter(t, server.Client())
+			wantUnpaid(t, tt.name, s)
+			tt.end(t, server.Client())
+			wantPaid(t, "after", s)
+		})
+	}
+}
+
+func TestR9Loading(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := redistest.Start(t, "--dir", dir, "--loading-process-events-interval-bytes", "1024")
+	pipe := server.Client().Pipeline()
+	for i := range 3000 {
+		pipe.Set(t.Context(), fmt.Sprintf("key%d", i), "some value of some length", 0)
+	}
+	pipe.Save(t.Context())
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slow := redistest.Start(t, "--dir", dir, "--loading-process-events-interval-bytes", "1024", "--key-load-delay", "1000")
+	s := open(t, redisstore.Options{URL: slow.URL(), Timeout: 200 * time.Millisecond})
+	wantUnpaid(t, "LOADING", s)
+	wantPaid(t, "loaded", s)
+}
+
+// TestR9ScriptFlush flushes the scripts all the while: a body is sent again, a charge is not.
+func TestR9ScriptFlush(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: patient})
+	c := charge(t, "stormy", bucket.Config{Algorithm: bucket.FixedWindow, Hits: 1 << 20, Unit: bucket.Year})
+	stop := make(chan struct{})
+	var flusher sync.WaitGroup
+	flushes := 0
+	flusher.Go(func() {
+		for ; ; flushes++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := server.Client().ScriptFlush(context.Background()).Err(); err != nil {
+				t.Errorf("script flush: %v", err)
+				return
+			}
+		}
+	})
+	const callers, calls = 8, 300
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			out := make([]store.Decision, 1)
+			for range calls {
+				if err := s.Take(context.Background(), []store.Charge{c}, out); err != nil {
+					t.Errorf("take: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	flusher.Wait()
+	c.Hits = 0
+	if got := 1<<20 - take(t, s, c)[0].Remaining; got != callers*calls {
+		t.Errorf("%d flushes: got %d hits booked, want %d", flushes, got, callers*calls)
+	}
+}
+
+func TestR9FlushAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: patient})
+	c := charge(t, "a", bucket.Config{Hits: 1, Unit: bucket.Hour})
+	for range 3 {
+		if d := take(t, s, c)[0]; !d.Allowed {
+			t.Errorf("an empty database: got %+v, want allowed", d)
+		}
+		if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestR9ForeignValues puts other types and nonsense where buckets are: they read as absent, heal, and harm no neighbour.
+func TestR9ForeignValues(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: patient})
+	neighbour := charge(t, "neighbour", bucket.Config{Algorithm: bucket.FixedWindow, Hits: 1000, Unit: bucket.Year})
+	left := int64(1000)
+	for name, config := range everyKind(bucket.Year) {
+		c := charge(t, name, config)
+		key := c.Key.String()
+		for _, command := range [][]any{
+			{"rpush", key, "x"}, {"sadd", key, "x"}, {"hset", key, "f", "v"}, {"zadd", key, 1, "x"}, {"xadd", key, "*", "f", "v"},
+			{"set", key, ""}, {"set", key, "hello"}, {"set", key, 17}, {"set", key, "\x01"}, {"set", key, "\x03" + string(make([]byte, 24))},
+			{"set", key, "\x01" + string(make([]byte, 26))}, {"set", key, "\x02" + string(make([]byte, 25))}, {"set", key, string(make([]byte, 100_000))},
+		} {
+			if err := server.Client().Del(t.Context(), key).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := server.Client().Do(t.Context(), command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			left--
+			got := take(t, s, c, neighbour)
+			if !got[0].Allowed || got[0].Granted != 1 || got[1].Remaining != left {
+				t.Errorf("%s over %v: got %+v, want both charged and %d left of the neighbour", name, command[0], got, left)
+			}
+			if d := take(t, s, c)[0]; d.Remaining > 9 {
+				t.Errorf("%s over %v, again: got %+v, want a bucket that counts", name, command[0], d)
+			}
+		}
+	}
+}
+
+// TestConnectionsKilled ends the connections again and again: whoever had a charge under way is told so, and no charge
+// is booked twice.
+func TestConnectionsKilled(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: patient})
+	c := charge(t, "a", bucket.Config{Algorithm: bucket.FixedWindow, Hits: 1 << 30, Unit: bucket.Year})
+	var paid, unpaid atomic.Int64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			out := make([]store.Decision, 1)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := s.Take(context.Background(), []store.Charge{c}, out); err == nil {
+					paid.Add(1)
+				} else {
+					unpaid.Add(1)
+				}
+			}
+		})
+	}
+	for range 20 {
+		before := paid.Load()
+		redistest.Await(t, 10*time.Second, "calls that are paid", func() bool { return paid.Load() > before+50 })
+		if err := server.Client().ClientKillByFilter(t.Context(), "type", "normal", "skipme", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	c.Hits = 0
+	booked := 1<<30 - take(t, s, c)[0].Remaining
+	if booked < paid.Load() || booked > paid.Load()+unpaid.Load() {
+		t.Errorf("got %d hits booked, want %d paid and at most %d more", booked, paid.Load(), unpaid.Load())
+	}
+}
+
+// TestHang stops the process: every caller is answered in time, what had not been sent never is, and afterwards all is well.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const timeout = 20 * time.Millisecond
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: timeout})
+	wantPaid(t, "before", s)
+	c := charge(t, "a", bucket.Config{Algorithm: bucket.FixedWindow, Hits: 1 << 20, Unit: bucket.Year})
+	server.Signal(syscall.SIGSTOP)
+	var longest atomic.Int64
+	var wg sync.WaitGroup
+	const callers, calls = 300, 5
+	for range callers {
+		wg.Go(func() {
+			out := make([]store.Decision, 1)
+			for range calls {
+				start := time.Now()
+				if err := s.Take(context.Background(), []store.Charge{c}, out); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("a server that hangs: got error %v, want a deadline", err)
+				}
+				for took := time.Since(start).Nanoseconds(); ; {
+					if old := longest.Load(); took <= old || longest.CompareAndSwap(old, took) {
+						break
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// The promise is the timeout and 10 ms; the rest is for a machine that runs other tests.
+	if got := time.Duration(longest.Load()); got > timeout+500*time.Millisecond {
+		t.Errorf("longest call: got %v, want about %v", got, timeout)
+	}
+	server.Signal(syscall.SIGCONT)
+	wantPaid(t, "after", s)
+	c.Hits = 0
+	out := make([]store.Decision, 1)
+	redistest.Await(t, 10*time.Second, "an answer", func() bool {
+		return s.Take(context.Background(), []store.Charge{c}, out) == nil
+	})
+	// Each of the two senders had a batch of at most 128 under way, and dialled a few more times while it hung.
+	if booked := 1<<20 - out[0].Remaining; booked >= callers*calls {
+		t.Errorf("got %d hits booked of %d calls that were answered without, want only those under way", booked, callers*calls)
+	}
+}
+
+func TestServerComesAndGoes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Stop()
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: 100 * time.Millisecond})
+	wantUnpaid(t, "absent", s)
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("ping of an absent server: got no error, want one")
+	}
+	if _, err := s.Secret(t.Context()); err == nil {
+		t.Error("secret of an absent server: got no error, want one")
+	}
+	server.Restart()
+	wantPaid(t, "started", s)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Errorf("ping: %v", err)
+	}
+	server.Stop()
+	wantUnpaid(t, "stopped", s)
+	server.Restart()
+	wantPaid(t, "started again", s)
+}
+
+// TestCallerLeaves ends a caller's context while Redis is slow: it is answered at once.
+func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redisstore.Options{URL: server.URL(), Timeout: patient})
+	wantPaid(t, "before", s)
+	if err := server.Client().Do(t.Context(), "client", "pause", "100000", "write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error)
+	out := make([]store.Decision, 1)
+	go func() {
+		result <- s.Take(ctx, []store.Charge{charge(t, "a", bucket.Config{Hits: 1, Unit: bucket.Hour})}, out)
+	}()
+	cancel()
+	if err := <-result; !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want ErrUnavailable and the context's", err)
+	}
+	if err := server.Client().Do(t.Context(), "client", "unpause").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantPaid(t, "after", s)
+}
