@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// slow is what no load takes on any machine, however busy, unless its cost grows as it must not: each takes well below a second on an idle one.
+const slow = time.Minute
+
 // TestTrapsAreRefusedFast loads files made to cost much. It does not run beside other tests, since it counts what is allocated.
 func TestTrapsAreRefusedFast(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
@@ -42,7 +45,7 @@ func TestTrapsAreRefusedFast(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %.300v, want %q in it", c.name, err, c.want)
 		}
-		if took > 5*time.Second {
+		if took > slow {
 			t.Errorf("%s: took %v", c.name, took)
 		}
 		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 512 {
@@ -54,7 +57,6 @@ func TestTrapsAreRefusedFast(t *testing.T) {
 
 // TestLoadWorstFiles loads valid files that are as large, and as awkward, as a file may be.
 func TestLoadWorstFiles(t *testing.T) {
-	t.Parallel()
 	var nested, star, shared, fan bytes.Buffer
 	for _, b := range []*bytes.Buffer{&nested, &star, &shared, &fan} {
 		b.WriteString("domain: d\ndescriptors:\n")
@@ -81,7 +83,7 @@ func TestLoadWorstFiles(t *testing.T) {
 			for range 100 {
 				s.Domains()[0].Match(hostile)
 			}
-			if matched := time.Since(start) / 100; loaded > 10*time.Second || matched > 10*time.Millisecond {
+			if matched := time.Since(start) / 100; loaded > slow || matched > 100*time.Millisecond {
 				t.Errorf("%s, %s: loading took %v and a match %v", name, profile, loaded, matched)
 			} else {
 				t.Logf("%s, %s: loading took %v and a match %v", name, profile, loaded, matched)
