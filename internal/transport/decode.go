@@ -24,27 +24,27 @@ const (
 // Tags of the fields we read, a number and a wire type. A known number with another wire type is an unknown field, as in
 // generated code, and skipped.
 const (
-	// envoy.service.ratelimit.v3.RateLimitRequest
+	// Of envoy.service.ratelimit.v3.RateLimitRequest.
 	requestDomain      = 1<<3 | uint64(protowire.BytesType)
 	requestDescriptors = 2<<3 | uint64(protowire.BytesType)
 	requestHitsAddend  = 3<<3 | uint64(protowire.VarintType)
 
-	// envoy.extensions.common.ratelimit.v3.RateLimitDescriptor
+	// Of envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
 	descriptorEntries        = 1<<3 | uint64(protowire.BytesType)
 	descriptorLimit          = 2<<3 | uint64(protowire.BytesType)
 	descriptorHitsAddend     = 3<<3 | uint64(protowire.BytesType)
 	descriptorIsNegativeHits = 4<<3 | uint64(protowire.VarintType)
 
-	// RateLimitDescriptor.Entry
+	// Of RateLimitDescriptor.Entry.
 	entryKey   = 1<<3 | uint64(protowire.BytesType)
 	entryValue = 2<<3 | uint64(protowire.BytesType)
 
-	// RateLimitDescriptor.RateLimitOverride
+	// Of RateLimitDescriptor.RateLimitOverride.
 	overrideRequestsPerUnit = 1<<3 | uint64(protowire.VarintType)
 	overrideUnit            = 2<<3 | uint64(protowire.VarintType)
 	overrideUnitMultiplier  = 3<<3 | uint64(protowire.BytesType)
 
-	// google.protobuf.UInt32Value and UInt64Value
+	// Of google.protobuf.UInt32Value and UInt64Value.
 	wrapperValue = 1<<3 | uint64(protowire.VarintType)
 )
 
@@ -98,7 +98,7 @@ func (c *call) decode(b []byte) error {
 				return err
 			}
 		case requestHitsAddend:
-			c.req.Hits = uint32(f.num) //nolint:gosec // protobuf cuts a varint to the field's 32 bits
+			c.req.Hits = uint32(f.num) // protobuf cuts a varint to the field's 32 bits
 		}
 	}
 	return nil
@@ -172,16 +172,16 @@ func decodeOverride(o *engine.Override, b []byte) error {
 		b = rest
 		switch f.tag {
 		case overrideRequestsPerUnit:
-			o.Requests = uint32(f.num) //nolint:gosec // as above
+			o.Requests = uint32(f.num) // as above
 		case overrideUnit:
-			o.Unit = int32(f.num) //nolint:gosec // as above; open enums may be negative
+			o.Unit = int32(f.num) // as above; open enums may be negative
 		case overrideUnitMultiplier:
 			o.HasMultiplier = true
 			v := uint64(o.Multiplier)
 			if err := decodeWrapper(&v, f.bytes); err != nil {
 				return err
 			}
-			o.Multiplier = uint32(v) //nolint:gosec // as above
+			o.Multiplier = uint32(v) // as above
 		}
 	}
 	return nil

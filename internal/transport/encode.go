@@ -14,30 +14,30 @@ import (
 
 // Numbers of the fields we write.
 const (
-	// envoy.service.ratelimit.v3.RateLimitResponse
+	// Of envoy.service.ratelimit.v3.RateLimitResponse.
 	responseOverallCode     = 1
 	responseStatuses        = 2
 	responseHeadersToAdd    = 3
 	responseRawBody         = 5
 	responseDynamicMetadata = 6
 
-	// RateLimitResponse.DescriptorStatus
+	// Of RateLimitResponse.DescriptorStatus.
 	statusCode               = 1
 	statusCurrentLimit       = 2
 	statusLimitRemaining     = 3
 	statusDurationUntilReset = 4
 
-	// RateLimitResponse.RateLimit
+	// Of RateLimitResponse.RateLimit.
 	limitRequestsPerUnit = 1
 	limitUnit            = 2
 	limitName            = 3
 	limitUnitMultiplier  = 4
 
-	// google.protobuf.Duration
+	// Of google.protobuf.Duration.
 	durationSeconds = 1
 	durationNanos   = 2
 
-	// envoy.config.core.v3.HeaderValue
+	// Of envoy.config.core.v3.HeaderValue.
 	headerKey   = 1
 	headerValue = 2
 )

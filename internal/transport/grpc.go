@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,7 +23,8 @@ type GRPC struct {
 func NewGRPC(o Options) *GRPC {
 	o = o.withDefaults()
 	g := &GRPC{health: newHealthService(), metrics: newMetrics(o.Registerer)}
-	g.server = grpc.NewServer(append(serverOptions(), o.ServerOptions...)...)
+	g.server = grpc.NewServer(slices.Concat(
+		[]grpc.ServerOption{grpc.ForceServerCodecV2(newCodec())}, tuning(), limits(), o.ServerOptions)...)
 	services := guarded{g.server, func(where string, value any) {
 		g.metrics.panics.Inc()
 		logPanic(o.Logger, where, value)
@@ -52,20 +54,8 @@ const (
 	minPingInterval = 5 * time.Second
 )
 
-// Figures that measurements chose (docs/wire.md): workers keep the stacks of handlers warm, a fifth of the CPU of an
-// answer otherwise, and static windows do without the pings that estimate bandwidth. A worker that is held by a slow
-// answer costs nothing: gRPC starts a goroutine when no worker is free.
-const (
-	streamWorkers = 64
-	windowSize    = 1 << 20
-)
-
-func serverOptions() []grpc.ServerOption {
+func limits() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(windowSize),
-		grpc.StaticConnWindowSize(windowSize),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -81,6 +71,22 @@ func serverOptions() []grpc.ServerOption {
 			MinTime:             minPingInterval,
 			PermitWithoutStream: true,
 		}),
+	}
+}
+
+// Figures chosen by measurement (BenchmarkService, docs/wire.md). Workers keep the stacks of handlers, which otherwise
+// grow anew for every request, and static windows do without the pings that estimate bandwidth. A worker held by a slow
+// answer starves nobody: gRPC starts a goroutine when no worker is free.
+const (
+	streamWorkers = 64
+	windowSize    = 1 << 20
+)
+
+func tuning() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.StaticStreamWindowSize(windowSize),
+		grpc.StaticConnWindowSize(windowSize),
 	}
 }
 

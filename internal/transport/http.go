@@ -10,6 +10,7 @@ import (
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -86,6 +87,7 @@ func (h jsonHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall()
 	defer c.release()
 	if err := readJSON(c, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		h.answered.count(codes.InvalidArgument)
 		h.refuse(w, err)
 		return
 	}

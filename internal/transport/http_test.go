@@ -14,6 +14,7 @@ import (
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -105,6 +106,19 @@ func TestJSON(t *testing.T) {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestJSONIsCounted(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	for _, body := range []string{`{"domain":"d","descriptors":[{}]}`, "}", "{}"} {
+		serveHTTP(t, Options{Registerer: reg}, "POST", "/json", body)
+	}
+	for code, want := range map[string]float64{"OK": 1, "InvalidArgument": 2} {
+		if got := metric(t, reg, "ratelimitd_transport_requests_total", "http", code); got != want {
+			t.Errorf("requests answered %s: counted %v, want %v", code, got, want)
+		}
 	}
 }
 
