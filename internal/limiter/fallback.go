@@ -23,7 +23,7 @@ func mustLimit(c bucket.Config) *bucket.Limit {
 
 // fallBack decides the charges that were not paid, each by its limit's failure mode. Those that buckets of this process
 // decide are one request there, which is refused whole if anything refuses the request that they are part of.
-func (l *Limiter) fallBack(ctx context.Context, charges []store.Charge, out []store.Decision) error {
+func (l *Limiter) fallBack(ctx context.Context, charges []store.Charge, out []store.Decision, unsent chargeSet) error {
 	ctx = context.WithoutCancel(ctx) // the caller's time may be over, but what is decided here does not wait
 	p := newPart()
 	defer p.free()
@@ -57,6 +57,9 @@ func (l *Limiter) fallBack(ctx context.Context, charges []store.Charge, out []st
 			err = errUnpaid
 		}
 		p.copyTo(out)
+		if l.recent != nil {
+			l.recent.noteOwed(charges, out, &unsent, l.now())
+		}
 	}
 	l.settle(ctx, charges, out)
 	return err

@@ -115,10 +115,11 @@ func (l *Limiter) Take(ctx context.Context, charges []store.Charge, out []store.
 		l.metrics.denied.Inc()
 		return nil
 	}
-	if l.pay(ctx, charges, out, sent) {
+	paid, unsent := l.pay(ctx, charges, out, sent)
+	if paid {
 		return nil
 	}
-	return l.fallBack(ctx, charges, out)
+	return l.fallBack(ctx, charges, out, unsent)
 }
 
 // Forget drops what is remembered of a bucket, here and of answers that are under way: it was reset, or granted hits.

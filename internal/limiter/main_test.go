@@ -55,6 +55,14 @@ func (p *primary) Take(ctx context.Context, charges []store.Charge, out []store.
 	return p.takeSome(ctx, charges, out, f.dead)
 }
 
+// probe reports whether it would take charges.
+func (p *primary) probe(context.Context) error {
+	if p.fault.Load() != nil {
+		return errIll
+	}
+	return nil
+}
+
 // takeSome is Take where the shards of some charges are dead. Like a store over several shards, it counts a charge that it
 // could not pay by its failure mode.
 func (p *primary) takeSome(ctx context.Context, charges []store.Charge, out []store.Decision, dead func(*store.Charge) bool) error {

@@ -18,13 +18,7 @@ func TestMetricsOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPrimary()
 		reg := prometheus.NewRegistry()
-		probe := func(context.Context) error {
-			if p.fault.Load() != nil {
-				return errIll
-			}
-			return nil
-		}
-		l := open(t, Options{Store: p, OwnTimer: true, Local: newPrimary(), Topology: OneShard("redis", probe), Registerer: reg})
+		l := open(t, Options{Store: p, OwnTimer: true, Local: newPrimary(), Topology: OneShard("redis", p.probe), Registerer: reg})
 		want := func(when string, metrics map[string]float64) {
 			t.Helper()
 			for name, value := range metrics {

@@ -26,20 +26,28 @@ func paidHere(c *store.Charge) bool {
 // kept reports whether c never goes to the store: it is paid here, or its key is not yet the one that all nodes derive.
 func kept(c *store.Charge) bool { return paidHere(c) || c.Key.Provisional() }
 
-// pay has the store take what it can and reports whether that was everything; else out says Unavailable where it was not.
-func (l *Limiter) pay(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) bool {
-	whole := l.shards == nil || l.shards.open.Load() == 0
+// pay has the store take what it can and reports whether that was everything. If not, out says Unavailable where it was
+// not, and unsent are the charges that were surely not applied.
+func (l *Limiter) pay(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet) {
+	whole := (l.shards == nil || l.shards.open.Load() == 0) && !l.owing()
 	for i := range charges {
 		whole = whole && !kept(&charges[i])
 	}
-	if whole {
-		return l.call(ctx, charges, out, sent)
+	if !whole {
+		return l.paySome(ctx, charges, out, sent)
 	}
-	return l.paySome(ctx, charges, out, sent)
+	switch l.call(ctx, charges, out, sent) {
+	case paidWhole:
+		return true, unsent
+	case notSent:
+		return false, allCharges
+	default:
+		return false, unsent
+	}
 }
 
-// paySome is pay where some charges are not to be sent at all.
-func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) bool {
+// paySome is pay where some charges are not to be sent at all, or others than the request's are.
+func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet) {
 	p := newPart()
 	defer p.free()
 	var absent votes
@@ -48,26 +56,49 @@ func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []sto
 		if kept(c) || l.shards != nil && l.shards.isOpen(c) {
 			out[i] = store.Unpaid(c)
 			absent.add(c.Vote)
-		} else {
-			p.add(i, *c)
+			unsent.add(i)
 		}
 	}
-	if len(p.charges) == 0 {
-		return false
+	if l.owing() {
+		l.addOwed(ctx, p, charges, &unsent)
+	}
+	owed := len(p.charges)
+	for i := range charges {
+		if !unsent.has(i) {
+			p.add(i, charges[i])
+		}
+	}
+	if len(p.charges) == owed {
+		return false, unsent
 	}
 	p.abstain(&absent)
-	paid := l.call(ctx, p.charges, p.out, sent)
+	o := l.call(ctx, p.charges, p.out, sent)
 	p.copyTo(out)
-	return paid && len(p.charges) == len(charges)
+	if o == notSent {
+		for k := range owed {
+			l.recent.owe(&p.charges[k], p.charges[k].Hits, sent)
+		}
+		unsent = allCharges
+	}
+	return o == paidWhole && unsent == chargeSet{}, unsent
 }
 
+// What became of a call of the store.
+type outcome uint8
+
+const (
+	paidWhole outcome = iota
+	perhaps           // some charges were not paid, as far as is known
+	notSent           // no charge was
+)
+
 // call calls the store once, tells the breakers how it went and remembers what the store said.
-func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) bool {
+func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) outcome {
 	if l.inFlight.Add(1) > l.most {
 		l.inFlight.Add(-1)
 		l.metrics.saturated.Inc()
 		leaveUnpaid(charges, out)
-		return false
+		return notSent
 	}
 	var err error
 	if l.ownTimer {
@@ -88,7 +119,10 @@ func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.
 	if l.recent != nil {
 		l.recent.note(charges, out, sent, at)
 	}
-	return err == nil
+	if err != nil {
+		return perhaps
+	}
+	return paidWhole
 }
 
 func anyUnpaid(out []store.Decision) bool {
@@ -110,7 +144,7 @@ func leaveUnpaid(charges []store.Charge, out []store.Decision) {
 type part struct {
 	charges []store.Charge
 	out     []store.Decision
-	index   []int // of each charge in the whole request
+	index   []int // of each charge in the whole request; -1 for what is not of it
 }
 
 var parts = sync.Pool{New: func() any { return new(part) }}
@@ -141,7 +175,9 @@ func (p *part) abstain(others *votes) {
 
 func (p *part) copyTo(out []store.Decision) {
 	for k, i := range p.index {
-		out[i] = p.out[k]
+		if i >= 0 {
+			out[i] = p.out[k]
+		}
 	}
 }
 
@@ -150,3 +186,11 @@ type votes [4]uint64
 
 func (s *votes) add(v store.Vote)      { s[v/64] |= 1 << (v % 64) }
 func (s *votes) has(v store.Vote) bool { return s[v/64]&(1<<(v%64)) != 0 }
+
+// chargeSet is a set of a request's charges, by index.
+type chargeSet [store.MaxCharges / 64]uint64
+
+var allCharges = chargeSet{1<<64 - 1, 1<<64 - 1}
+
+func (s *chargeSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
+func (s *chargeSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }

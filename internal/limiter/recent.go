@@ -29,6 +29,7 @@ type recent struct {
 	sets   [][recentWays]said
 	locks  [recentLocks]paddedMutex // set n is guarded by lock n mod recentLocks
 	forgot atomic.Int64             // what was asked until this instant is not believed
+	owing  atomic.Int64             // entries that owe the store something
 }
 
 type paddedMutex struct {
@@ -49,6 +50,8 @@ type said struct {
 	need                 int64         // the cheapest charge that was denied, in hits; 0 if none was
 	retry                time.Duration // its RetryAfter, counted from deniedAt
 	deniedSent, deniedAt time.Duration // as sent and at, of that answer
+
+	owed int64 // hits granted here that the store was never asked for
 }
 
 // unknown is what remains in a bucket after something happened to it that the table did not see.
@@ -69,9 +72,9 @@ func (r *recent) lock(key *store.Key) (*[recentWays]said, *paddedMutex) {
 }
 
 // find returns the entry of key in set, or nil.
-func (r *recent) find(set *[recentWays]said, key *store.Key) *said {
+func find(set *[recentWays]said, key *store.Key) *said {
 	for i := range set {
-		if e := &set[i]; e.key == *key && e.limit != nil && int64(e.sent) > r.forgot.Load() {
+		if e := &set[i]; e.key == *key && e.limit != nil {
 			return e
 		}
 	}
@@ -82,7 +85,7 @@ func (r *recent) find(set *[recentWays]said, key *store.Key) *said {
 func (r *recent) get(key *store.Key) (said, bool) {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	if e := r.find(set, key); e != nil {
+	if e := find(set, key); e != nil {
 		return *e, true
 	}
 	return said{}, false
@@ -91,13 +94,13 @@ func (r *recent) get(key *store.Key) (said, bool) {
 // place returns the entry of key, or else one for it to take: a free one, or the one that would matter for the
 // shortest time.
 func (r *recent) place(set *[recentWays]said, key *store.Key, now time.Duration) *said {
-	if e := r.find(set, key); e != nil {
+	if e := find(set, key); e != nil {
 		return e
 	}
 	victim, worth := &set[0], time.Duration(math.MaxInt64)
 	for i := range set {
 		e := &set[i]
-		if e.limit == nil || int64(e.sent) <= r.forgot.Load() {
+		if e.limit == nil {
 			victim = e
 			break
 		}
@@ -105,10 +108,14 @@ func (r *recent) place(set *[recentWays]said, key *store.Key, now time.Duration)
 		if e.need > 0 && e.until(false) > now {
 			w = denialWorth + min(e.until(false)-now, denialWorth)
 		}
+		if e.owed > 0 {
+			w = max(w, denialWorth+e.limit.Period())
+		}
 		if w < worth {
 			victim, worth = e, w
 		}
 	}
+	r.collect(victim)
 	*victim = said{key: *key}
 	return victim
 }
@@ -148,7 +155,7 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 		return
 	}
 	if !same {
-		*e = said{key: c.Key}
+		*e = said{key: c.Key, owed: e.owed}
 	} else if e.windowOver(at) {
 		e.need = 0
 	}
@@ -169,17 +176,30 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 func (r *recent) forget(key *store.Key, l *bucket.Limit, at time.Duration) {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	*r.place(set, key, at) = said{key: *key, limit: l, sent: at, at: at, remaining: unknown}
+	e := r.place(set, key, at)
+	*e = said{key: *key, limit: l, sent: at, at: at, remaining: unknown, owed: e.owed}
 }
 
-// forgetAll drops everything that was asked until at.
-func (r *recent) forgetAll(at time.Duration) { r.forgot.Store(int64(at)) }
+// forgetAll drops what is known of every bucket.
+func (r *recent) forgetAll(at time.Duration) {
+	r.forgot.Store(int64(at))
+	for n := range r.sets {
+		mu := &r.locks[n%recentLocks]
+		mu.Lock()
+		for i := range r.sets[n] {
+			if e := &r.sets[n][i]; e.limit != nil {
+				e.remaining, e.need = unknown, 0
+			}
+		}
+		mu.Unlock()
+	}
+}
 
 // followed notes that the local bucket of key was drawn down to what e, got from the table, says.
 func (r *recent) followed(e *said) {
 	set, mu := r.lock(&e.key)
 	defer mu.Unlock()
-	if now := r.find(set, &e.key); now != nil && now.at == e.at && now.version == e.version {
+	if now := find(set, &e.key); now != nil && now.at == e.at && now.version == e.version {
 		now.warmed = e.version
 	}
 }

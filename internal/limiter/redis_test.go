@@ -80,6 +80,8 @@ func TestRedisHangs(t *testing.T) {
 	seen.run(l, rate, time.Second, pick)
 	t.Logf("healthy: p50 %v, p99.9 %v, max %v, %v", seen.quantile(0.5), seen.quantile(0.999), seen.quantile(1), seen.origins)
 
+	redistest.Await(t, 40*time.Second, "a closed breaker", func() bool { return l.Down() == nil })
+
 	before := runtime.NumGoroutine()
 	server.Signal(syscall.SIGSTOP)
 	opened := make(chan time.Duration, 1)

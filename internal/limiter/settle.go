@@ -47,7 +47,7 @@ func (l *Limiter) settle(ctx context.Context, charges []store.Charge, out []stor
 // correct tells the store.
 func (l *Limiter) correct(ctx context.Context, owed []store.Charge) {
 	defer l.settling.Add(-1)
-	if !l.call(ctx, owed, make([]store.Decision, len(owed)), l.now()) {
+	if l.call(ctx, owed, make([]store.Decision, len(owed)), l.now()) != paidWhole {
 		l.metrics.unsettled.Inc()
 	}
 }

@@ -1,0 +1,94 @@
+package limiter
+
+import (
+	"context"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/store"
+)
+
+// The hand-over back to the store. What was granted here without asking the store is missing from its buckets, so the
+// first request on a bucket that reaches the store again brings along what is still missing by then: the hits that were
+// granted here, but no more than the local bucket lacks, since the rest has come back meanwhile there and here. A charge
+// that may have been applied, one that was sent and not answered, is never among them.
+
+// noteOwed notes what was granted here of charges that the store was surely not paid.
+func (r *recent) noteOwed(charges []store.Charge, out []store.Decision, unsent *chargeSet, now time.Duration) {
+	for i := range charges {
+		c, d := &charges[i], &out[i]
+		if d.Origin != store.FromLocal || d.Granted == 0 || c.Key.Provisional() || c.Policy != nil && c.Policy.NodeScope {
+			continue
+		}
+		if unsent.has(i) || d.Granted < 0 {
+			r.owe(c, d.Granted, now)
+		}
+	}
+}
+
+// owe notes that granted hits, or if negative so many fewer, were granted on the bucket of c without the store.
+func (r *recent) owe(c *store.Charge, granted int64, now time.Duration) {
+	set, mu := r.lock(&c.Key)
+	defer mu.Unlock()
+	if granted < 0 && find(set, &c.Key) == nil {
+		return
+	}
+	e := r.place(set, &c.Key, now)
+	if e.limit == nil {
+		e.limit, e.remaining = c.Limit, unknown
+	}
+	was := r.collect(e)
+	if e.owed = max(0, was+granted); e.owed > 0 {
+		r.owing.Add(1)
+	}
+}
+
+// collect returns what e owes, which it then owes no more.
+func (r *recent) collect(e *said) int64 {
+	owed := e.owed
+	if owed > 0 {
+		e.owed = 0
+		r.owing.Add(-1)
+	}
+	return owed
+}
+
+// owing reports whether anything is owed to the store.
+func (l *Limiter) owing() bool {
+	return l.recent != nil && l.local != nil && l.recent.owing.Load() > 0
+}
+
+// addOwed adds to p what is owed on the buckets of the charges that are to be sent.
+func (l *Limiter) addOwed(ctx context.Context, p *part, charges []store.Charge, unsent *chargeSet) {
+	for i := range charges {
+		if unsent.has(i) || len(p.charges)+len(charges) >= store.MaxCharges {
+			continue
+		}
+		c := &charges[i]
+		set, mu := l.recent.lock(&c.Key)
+		owed := int64(0)
+		if e := find(set, &c.Key); e != nil {
+			owed = l.recent.collect(e)
+		}
+		mu.Unlock()
+		if owed > 0 {
+			owed = min(owed, l.missingHere(ctx, c))
+		}
+		if owed > 0 {
+			p.add(-1, store.Charge{
+				Key: c.Key, Limit: c.Limit, Policy: c.Policy, Hits: owed,
+				Vote: store.VoteNone, Book: store.BookAlways, // as much of it as there is, whatever becomes of the request
+			})
+		}
+	}
+}
+
+// missingHere returns the hits that the local bucket of c lacks.
+func (l *Limiter) missingHere(ctx context.Context, c *store.Charge) int64 {
+	peek := l.localCharge(c, l.nodes.Count())
+	peek.Hits, peek.AtLeast, peek.Vote, peek.Book = 0, 0, store.VoteNone, store.BookIfAdmitted
+	var d [1]store.Decision
+	if l.local.Take(context.WithoutCancel(ctx), []store.Charge{peek}, d[:]) != nil {
+		return 0
+	}
+	return most(peek.Limit) - d[0].Remaining
+}
