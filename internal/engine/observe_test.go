@@ -88,9 +88,10 @@ descriptors:
   - {key: v, value_to_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: v, value: x, rate_limit: {unit: hour, requests_per_unit: 1}}
 `, engine.Options{Registerer: r})
-	decide(t, e, "shop | [a.b=x] [a=x, b=x] [v=x] [v=y] [v_x=y]")
+	long := strings.Repeat("x", 300)
+	decide(t, e, "shop | [a.b=x] [a=x, b=x] [v=x] [v=y] [v_x=y] [v="+long+"1] [v="+long+"2]")
 	got := metrics(t, r)
-	for rule, want := range map[string]string{"a.b": "2", "v_x": "1", "v_y": "1"} {
+	for rule, want := range map[string]string{"a.b": "2", "v_x": "1", "v_y": "1", "v_" + long[:256-len("shop.v_")]: "2"} {
 		if name := fmt.Sprintf(`ratelimitd_hits_total{domain="shop",limit="hour",rule=%q}`, rule); got[name] != want {
 			t.Errorf("%s: got %q, want %q", name, got[name], want)
 		}

@@ -33,8 +33,8 @@ import (
 //	[at 1.5s] [xN] REQUEST -> ANSWER            asked N times, 1.5 s after the first instant
 //
 // A request is as package shorthand says. An answer is an overall code and a status for every descriptor, which is none,
-// or unlimited, or any of OK or OVER, rN (remaining), wait D or never (RetryAfter), reset D, name N, quota N, path P (of
-// metrics); what is not said may be anything. After it may follow nearest N (a descriptor's index), or shadowed. An error
+// or unlimited, or any of OK or OVER, rN (remaining), wait D or never (RetryAfter), reset D, name N, quota N, window D, path P
+// (of metrics); what is not said may be anything. After it may follow nearest N (a descriptor's index), or shadowed. An error
 // is error TEXT.
 type script struct {
 	t       *testing.T
@@ -267,6 +267,9 @@ func (s *script) matches(words []string, got *engine.Status) bool {
 		case w == "reset":
 			ok = ok && got.Reset == duration(i)
 			i++
+		case w == "window":
+			ok = ok && got.Window == duration(i)
+			i++
 		case w == "name":
 			ok = ok && got.Name == arg(i)
 			i++
@@ -306,7 +309,7 @@ func answer(v *engine.Verdict) string {
 		case !st.HasLimit:
 			b.WriteString("none")
 		default:
-			fmt.Fprintf(&b, "%s r%d reset %v quota %d path %s", code(st.Over), st.Remaining, st.Reset, st.Quota, st.Path)
+			fmt.Fprintf(&b, "%s r%d reset %v quota %d window %v path %s", code(st.Over), st.Remaining, st.Reset, st.Quota, st.Window, st.Path)
 		}
 		if st.Over {
 			fmt.Fprintf(&b, " wait %v", st.RetryAfter)

@@ -67,15 +67,9 @@ func (p *plan) nearest(v *Verdict) int {
 }
 
 // envoyNearer is the rule of the reference service: the fewer hits left, but a refusal outside a quota takes over from
-// whatever came before it.
+// whatever came before it, and only another takes over from it: it has nothing left.
 func envoyNearer(s, best *Status) bool {
-	if s.Over && !s.InQuota {
-		return true
-	}
-	if best.Over && !best.InQuota {
-		return false
-	}
-	return s.Remaining < best.Remaining
+	return s.Over && !s.InQuota || s.Remaining < best.Remaining
 }
 
 // refuses reports whether the status of descriptor i has part in the request's refusal: it is over, and if it is in a
