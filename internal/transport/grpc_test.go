@@ -3,13 +3,10 @@ package transport
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,11 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
-	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
-	goproto "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
@@ -283,104 +277,6 @@ func (s *syncBuilder) String() string {
 	return s.b.String()
 }
 
-func TestHealth(t *testing.T) {
-	t.Parallel()
-	g, addr := start(t, Options{})
-	h := healthpb.NewHealthClient(dial(t, addr))
-	check := func(service string) string {
-		resp, err := h.Check(testContext(t), &healthpb.HealthCheckRequest{Service: service})
-		if err != nil {
-			return status.Code(err).String()
-		}
-		return resp.Status.String()
-	}
-	steps := []struct {
-		do   func()
-		want map[string]string
-	}{
-		{func() {}, map[string]string{"": "NOT_SERVING", "ratelimit": "NOT_SERVING", "liveness": "SERVING", "other": "NotFound"}},
-		{func() { g.SetServing(true) }, map[string]string{"": "SERVING", "ratelimit": "SERVING", "liveness": "SERVING", "other": "NotFound"}},
-		{func() { g.SetServing(false) }, map[string]string{"": "NOT_SERVING", "ratelimit": "NOT_SERVING", "liveness": "SERVING", "other": "NotFound"}},
-	}
-	for i, s := range steps {
-		s.do()
-		for service, want := range s.want {
-			if got := check(service); got != want {
-				t.Errorf("step %d, %q: got %s, want %s", i, service, got, want)
-			}
-		}
-	}
-}
-
-func TestHealthWatchersAreTold(t *testing.T) {
-	t.Parallel()
-	g, addr := start(t, Options{})
-	g.SetServing(true)
-	for _, service := range []string{"", "ratelimit"} {
-		w, err := healthpb.NewHealthClient(dial(t, addr)).Watch(testContext(t), &healthpb.HealthCheckRequest{Service: service})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, serving := range []bool{true, false, true} {
-			g.SetServing(serving)
-			want := healthpb.HealthCheckResponse_NOT_SERVING
-			if serving {
-				want = healthpb.HealthCheckResponse_SERVING
-			}
-			got, err := w.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Status != want {
-				t.Errorf("watching %q: got %v, want %v", service, got.Status, want)
-			}
-		}
-	}
-}
-
-func TestReflection(t *testing.T) {
-	t.Parallel()
-	ask := func(o Options, req *reflectionpb.ServerReflectionRequest) (*reflectionpb.ServerReflectionResponse, error) {
-		_, addr := start(t, o)
-		s, err := reflectionpb.NewServerReflectionClient(dial(t, addr)).ServerReflectionInfo(testContext(t))
-		if err != nil {
-			return nil, err
-		}
-		if err := s.Send(req); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv says why
-			return nil, err
-		}
-		if err := s.CloseSend(); err != nil {
-			return nil, err
-		}
-		return s.Recv()
-	}
-	list := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
-	if _, err := ask(Options{}, list); status.Code(err) != codes.Unimplemented {
-		t.Errorf("switched off: got %v, want UNIMPLEMENTED", err)
-	}
-	resp, err := ask(Options{Reflection: true}, list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const name = "envoy.service.ratelimit.v3.RateLimitService"
-	listed := false
-	for _, s := range resp.GetListServicesResponse().GetService() {
-		listed = listed || s.Name == name
-	}
-	if !listed {
-		t.Errorf("listed: got %v, want %s among them", resp, name)
-	}
-	resp, err = ask(Options{Reflection: true}, &reflectionpb.ServerReflectionRequest{
-		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: name + ".ShouldRateLimit"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(resp.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-		t.Errorf("described: got %v, want the files that declare %s", resp, name)
-	}
-}
-
 // TestHeldAnswersStarveNobody holds that answers which wait in a queue, more of them than there are stream workers, leave
 // the server free for others on the same connection.
 func TestHeldAnswersStarveNobody(t *testing.T) {
@@ -433,143 +329,5 @@ func TestInterceptorsAreCalled(t *testing.T) {
 	}
 	if want := "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"; method != want {
 		t.Errorf("method: got %q, want %q", method, want)
-	}
-}
-
-// TestCommonAnswerAllocations holds what one answer allocates in decoding, headers and encoding: the message's text, the
-// buffer of the answer, and their boxes. The number only goes down.
-func TestCommonAnswerAllocations(t *testing.T) {
-	verdict := engine.Verdict{Statuses: []engine.Status{{
-		HasLimit: true, Name: "login", Requests: 5, Unit: bucket.Minute, Multiplier: 1, Quota: 5, Window: time.Minute,
-		Remaining: 3, Reset: time.Second,
-	}}}
-	denial := verdict
-	denial.Over = true
-	denial.Statuses = []engine.Status{verdict.Statuses[0]}
-	denial.Statuses[0].Over, denial.Statuses[0].RetryAfter = true, time.Second
-	msg, err := goproto.Marshal(fullRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tt := range map[string]struct {
-		verdict engine.Verdict
-		want    float64
-	}{"allowed": {verdict, 5}, "denied": {denial, 5}} {
-		s := newService(Options{Decider: always(tt.verdict), Headers: Headers{IETF: true}, RetryJitter: true}.withDefaults(), answered{})
-		codec, c, data := newCodec(), new(call), mem.BufferSlice{mem.SliceBuffer(msg)}
-		got := testing.AllocsPerRun(1000, func() {
-			if err := codec.Unmarshal(data, c); err != nil {
-				t.Fatal(err)
-			}
-			b, err := s.handle(context.Background(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := codec.Marshal(b); err != nil {
-				t.Fatal(err)
-			}
-		})
-		if got > tt.want {
-			t.Errorf("%s: got %v allocations, want at most %v", name, got, tt.want)
-		}
-	}
-}
-
-func BenchmarkAnswer(b *testing.B) {
-	within := engine.Status{
-		HasLimit: true, Name: "login", Requests: 5, Unit: bucket.Minute, Multiplier: 1, Quota: 5, Window: time.Minute,
-		Remaining: 3, Reset: time.Second,
-	}
-	over := within
-	over.Over, over.Remaining, over.RetryAfter = true, 0, time.Minute
-	for name, tt := range map[string]struct {
-		o Options
-		v engine.Verdict
-	}{
-		"statuses":     {Options{}, engine.Verdict{Statuses: []engine.Status{within}}},
-		"headers":      {Options{Headers: Headers{IETF: true}}, engine.Verdict{Statuses: []engine.Status{within}}},
-		"denial":       {Options{Headers: Headers{IETF: true}, RetryJitter: true, Problem: true}, engine.Verdict{Over: true, Statuses: []engine.Status{over}}},
-		"metadata too": {Options{Headers: Headers{IETF: true}, RetryJitter: true, Problem: true, ResponseMetadata: true}, engine.Verdict{Over: true, Statuses: []engine.Status{over}}},
-	} {
-		b.Run(name, func(b *testing.B) {
-			a, c := newAnswerer(tt.o.withDefaults()), asks("u1")
-			c.verdict = tt.v
-			b.ReportAllocs()
-			for b.Loop() {
-				a.answer(c, noon)
-			}
-		})
-	}
-}
-
-// generatedService answers with generated types what the benchmark's decider would.
-type generatedService struct {
-	rlsv3.UnimplementedRateLimitServiceServer
-	answer engine.Verdict
-}
-
-func (g generatedService) ShouldRateLimit(context.Context, *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
-	return generatedResponse(&g.answer), nil
-}
-
-// cpuTime returns what this process has used of all processors: on a shared machine it says more than the clock does.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// BenchmarkService is a closed loop of 64 callers on one connection, client and server in one process: ours beside
-// generated code, each with gRPC's defaults and tuned. The client's part is the same in all.
-func BenchmarkService(b *testing.B) {
-	answer := engine.Verdict{Statuses: []engine.Status{{
-		HasLimit: true, Name: "login", Requests: 5, Unit: bucket.Minute, Multiplier: 1, Remaining: 3, Reset: time.Second,
-	}}}
-	ours := func(s *grpc.Server) {
-		s.RegisterService(&rls, newService(Options{Decider: always(answer)}.withDefaults(), answered{}))
-	}
-	generated := func(s *grpc.Server) { rlsv3.RegisterRateLimitServiceServer(s, generatedService{answer: answer}) }
-	codec := []grpc.ServerOption{grpc.ForceServerCodecV2(newCodec())}
-	m := &rlsv3.RateLimitRequest{Domain: "shop", Descriptors: fullRequest().Descriptors[:1]}
-	for _, bm := range []struct {
-		name     string
-		register func(*grpc.Server)
-		options  []grpc.ServerOption
-	}{
-		{"generated", generated, nil},
-		{"generated, tuned", generated, tuning()},
-		{"ours", ours, codec},
-		{"ours, tuned", ours, append(codec, tuning()...)},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			s := grpc.NewServer(bm.options...)
-			bm.register(s)
-			served := make(chan error, 1)
-			go func() { served <- s.Serve(l) }()
-			c := rlsv3.NewRateLimitServiceClient(dial(b, l.Addr().String()))
-			b.ReportAllocs()
-			b.SetParallelism(32)
-			before := cpuTime(b)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := c.ShouldRateLimit(context.Background(), m); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
-			s.Stop()
-			if err := <-served; err != nil {
-				b.Error(err)
-			}
-		})
 	}
 }

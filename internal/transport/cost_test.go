@@ -1,0 +1,155 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	goproto "google.golang.org/protobuf/proto"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/engine"
+)
+
+// TestCommonAnswerAllocations holds what one answer allocates in decoding, headers and encoding: the message's text, the
+// buffer of the answer, and their boxes. The number only goes down.
+func TestCommonAnswerAllocations(t *testing.T) {
+	verdict := engine.Verdict{Statuses: []engine.Status{{
+		HasLimit: true, Name: "login", Requests: 5, Unit: bucket.Minute, Multiplier: 1, Quota: 5, Window: time.Minute,
+		Remaining: 3, Reset: time.Second,
+	}}}
+	denial := verdict
+	denial.Over = true
+	denial.Statuses = []engine.Status{verdict.Statuses[0]}
+	denial.Statuses[0].Over, denial.Statuses[0].RetryAfter = true, time.Second
+	msg, err := goproto.Marshal(fullRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		verdict engine.Verdict
+		want    float64
+	}{"allowed": {verdict, 5}, "denied": {denial, 5}} {
+		s := newService(Options{Decider: always(tt.verdict), Headers: Headers{IETF: true}, RetryJitter: true}.withDefaults(), answered{})
+		codec, c, data := newCodec(), new(call), mem.BufferSlice{mem.SliceBuffer(msg)}
+		got := testing.AllocsPerRun(1000, func() {
+			if err := codec.Unmarshal(data, c); err != nil {
+				t.Fatal(err)
+			}
+			b, err := s.handle(context.Background(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := codec.Marshal(b); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got > tt.want {
+			t.Errorf("%s: got %v allocations, want at most %v", name, got, tt.want)
+		}
+	}
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	within := engine.Status{
+		HasLimit: true, Name: "login", Requests: 5, Unit: bucket.Minute, Multiplier: 1, Quota: 5, Window: time.Minute,
+		Remaining: 3, Reset: time.Second,
+	}
+	over := within
+	over.Over, over.Remaining, over.RetryAfter = true, 0, time.Minute
+	for name, tt := range map[string]struct {
+		o Options
+		v engine.Verdict
+	}{
+		"statuses":     {Options{}, engine.Verdict{Statuses: []engine.Status{within}}},
+		"headers":      {Options{Headers: Headers{IETF: true}}, engine.Verdict{Statuses: []engine.Status{within}}},
+		"denial":       {Options{Headers: Headers{IETF: true}, RetryJitter: true, Problem: true}, engine.Verdict{Over: true, Statuses: []engine.Status{over}}},
+		"metadata too": {Options{Headers: Headers{IETF: true}, RetryJitter: true, Problem: true, ResponseMetadata: true}, engine.Verdict{Over: true, Statuses: []engine.Status{over}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a, c := newAnswerer(tt.o.withDefaults()), asks("u1")
+			c.verdict = tt.v
+			b.ReportAllocs()
+			for b.Loop() {
+				a.answer(c, noon)
+			}
+		})
+	}
+}
+
+// generatedService answers with generated types what the benchmark's decider would.
+type generatedService struct {
+	rlsv3.UnimplementedRateLimitServiceServer
+	answer engine.Verdict
+}
+
+func (g generatedService) ShouldRateLimit(context.Context, *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+	return generatedResponse(&g.answer), nil
+}
+
+// cpuTime returns what this process has used of all processors: on a shared machine it says more than the clock does.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkService is a closed loop of 64 callers on one connection, client and server in one process: ours beside
+// generated code, each with gRPC's defaults and tuned. The client's part is the same in all.
+func BenchmarkService(b *testing.B) {
+	answer := engine.Verdict{Statuses: []engine.Status{{
+		HasLimit: true, Name: "login", Requests: 5, Unit: bucket.Minute, Multiplier: 1, Remaining: 3, Reset: time.Second,
+	}}}
+	ours := func(s *grpc.Server) {
+		s.RegisterService(&rls, newService(Options{Decider: always(answer)}.withDefaults(), answered{}))
+	}
+	generated := func(s *grpc.Server) { rlsv3.RegisterRateLimitServiceServer(s, generatedService{answer: answer}) }
+	codec := []grpc.ServerOption{grpc.ForceServerCodecV2(newCodec())}
+	m := &rlsv3.RateLimitRequest{Domain: "shop", Descriptors: fullRequest().Descriptors[:1]}
+	for _, bm := range []struct {
+		name     string
+		register func(*grpc.Server)
+		options  []grpc.ServerOption
+	}{
+		{"generated", generated, nil},
+		{"generated, tuned", generated, tuning()},
+		{"ours", ours, codec},
+		{"ours, tuned", ours, append(codec, tuning()...)},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := grpc.NewServer(bm.options...)
+			bm.register(s)
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(l) }()
+			c := rlsv3.NewRateLimitServiceClient(dial(b, l.Addr().String()))
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			before := cpuTime(b)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := c.ShouldRateLimit(context.Background(), m); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			s.Stop()
+			if err := <-served; err != nil {
+				b.Error(err)
+			}
+		})
+	}
+}
