@@ -204,3 +204,15 @@ func sameState(a, b bucket.State) bool {
 	}
 	return true
 }
+
+// FuzzTake plays what the bytes say against the models.
+func FuzzTake(f *testing.F) {
+	f.Add([]byte("seed"))
+	f.Add(make([]byte, 64))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := chance{newBytesRand(data)}
+		for _, family := range families {
+			playModel(t, c, family, 20)
+		}
+	})
+}

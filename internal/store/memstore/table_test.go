@@ -21,12 +21,12 @@ func TestTable(t *testing.T) {
 		"crowded": func(n int) store.Key { return store.Key{byte(n), byte(n >> 8)} },
 	}
 	for name, key := range keyOf {
-		for range 20 {
+		for range 8 {
 			tab := table{limit: 1 + r.IntN(1000)}
 			want := map[store.Key]int64{} // expiry
 			values := map[store.Key]int64{}
 			now := int64(1)
-			for range 5000 {
+			for range plays(5000) {
 				now += r.Int64N(3)
 				k := key(r.IntN(2 * tab.limit))
 				i := tab.find(k, now)
