@@ -12,6 +12,10 @@ import (
 // granted here, but no more than the local bucket lacks, since the rest has come back meanwhile there and here. A charge
 // that may have been applied, one that was sent and not answered, is never among them.
 
+// handOverFor is how long after an outage what was granted here is owed. Whoever comes back later, to a bucket that refills
+// more slowly, finds in it what it was granted here as well: a local burst at most.
+const handOverFor = 10 * time.Minute
+
 // noteOwed notes what was granted here of charges that the store was surely not paid.
 func (r *recent) noteOwed(charges []store.Charge, out []store.Decision, unsent *chargeSet, now time.Duration) {
 	for i := range charges {
@@ -39,6 +43,7 @@ func (r *recent) owe(c *store.Charge, granted int64, now time.Duration) {
 	was := r.collect(e)
 	if e.owed = max(0, was+granted); e.owed > 0 {
 		r.owing.Add(1)
+		r.due.Store(int64(now + handOverFor))
 	}
 }
 
@@ -52,9 +57,24 @@ func (r *recent) collect(e *said) int64 {
 	return owed
 }
 
+// forgive has nobody owe anything.
+func (r *recent) forgive() {
+	r.each(func(e *said) { r.collect(e) })
+}
+
 // owing reports whether anything is owed to the store.
-func (l *Limiter) owing() bool {
-	return l.recent != nil && l.local != nil && l.recent.owing.Load() > 0
+func (l *Limiter) owing(now time.Duration) bool {
+	if l.recent == nil || l.local == nil || l.recent.owing.Load() == 0 {
+		return false
+	}
+	due := l.recent.due.Load()
+	if int64(now) <= due || l.shards != nil && l.shards.open.Load() > 0 {
+		return true
+	}
+	if l.recent.due.CompareAndSwap(due, int64(now+handOverFor)) { // one caller does it
+		l.recent.forgive()
+	}
+	return false
 }
 
 // addOwed adds to p what is owed on the buckets of the charges that are to be sent.

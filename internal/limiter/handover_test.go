@@ -86,6 +86,11 @@ func TestHandOverBack(t *testing.T) {
 			refused := charge(t, hourly, closed)
 			take(i, with(c, 10), refused)
 		}, 59},
+		"not for ever": {perHour(60), func(t *testing.T, i interruption, c store.Charge) {
+			admits(i, c, 30)
+			i.end(t)
+			time.Sleep(handOverFor + time.Second)
+		}, 59},
 		"with a request that is refused": {hourly, func(t *testing.T, i interruption, c store.Charge) {
 			admits(i, c, 10)
 			i.end(t)

@@ -97,7 +97,7 @@ func New(o Options) (*Limiter, error) {
 	l.metrics = newMetrics(l)
 	if o.Topology != nil {
 		l.shards = &shards{
-			topology: o.Topology, budget: o.Timeout, now: l.now, bg: l.bg, logger: o.Logger, moves: l.metrics.moved,
+			topology: o.Topology, budget: o.Timeout, now: l.now, bg: l.bg, logger: o.Logger, moves: l.moved,
 		}
 	}
 	if o.Registerer != nil {
@@ -120,6 +120,14 @@ func (l *Limiter) Take(ctx context.Context, charges []store.Charge, out []store.
 		return nil
 	}
 	return l.fallBack(ctx, charges, out, unsent)
+}
+
+// moved notes a transition of a shard's breaker.
+func (l *Limiter) moved(shard string, open bool) {
+	l.metrics.moved(shard, open)
+	if !open && l.recent != nil {
+		l.recent.due.Store(int64(l.now() + handOverFor))
+	}
 }
 
 // Forget drops what is remembered of a bucket, here and of answers that are under way: it was reset, or granted hits.

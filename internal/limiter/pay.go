@@ -29,7 +29,7 @@ func kept(c *store.Charge) bool { return paidHere(c) || c.Key.Provisional() }
 // pay has the store take what it can and reports whether that was everything. If not, out says Unavailable where it was
 // not, and unsent are the charges that were surely not applied.
 func (l *Limiter) pay(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet) {
-	whole := (l.shards == nil || l.shards.open.Load() == 0) && !l.owing()
+	whole := (l.shards == nil || l.shards.open.Load() == 0) && !l.owing(sent)
 	for i := range charges {
 		whole = whole && !kept(&charges[i])
 	}
@@ -59,7 +59,7 @@ func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []sto
 			unsent.add(i)
 		}
 	}
-	if l.owing() {
+	if l.owing(sent) {
 		l.addOwed(ctx, p, charges, &unsent)
 	}
 	owed := len(p.charges)

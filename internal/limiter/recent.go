@@ -30,6 +30,7 @@ type recent struct {
 	locks  [recentLocks]paddedMutex // set n is guarded by lock n mod recentLocks
 	forgot atomic.Int64             // what was asked until this instant is not believed
 	owing  atomic.Int64             // entries that owe the store something
+	due    atomic.Int64             // until when they do
 }
 
 type paddedMutex struct {
@@ -183,12 +184,17 @@ func (r *recent) forget(key *store.Key, l *bucket.Limit, at time.Duration) {
 // forgetAll drops what is known of every bucket.
 func (r *recent) forgetAll(at time.Duration) {
 	r.forgot.Store(int64(at))
+	r.each(func(e *said) { e.remaining, e.need = unknown, 0 })
+}
+
+// each calls f for every entry, under its lock.
+func (r *recent) each(f func(*said)) {
 	for n := range r.sets {
 		mu := &r.locks[n%recentLocks]
 		mu.Lock()
 		for i := range r.sets[n] {
 			if e := &r.sets[n][i]; e.limit != nil {
-				e.remaining, e.need = unknown, 0
+				f(e)
 			}
 		}
 		mu.Unlock()
