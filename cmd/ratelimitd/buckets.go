@@ -39,7 +39,8 @@ type explainer struct {
 
 // explainer returns one over the buckets that the flags name. The error has exit code 4 if Redis cannot be reached.
 func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*explainer, error) {
-	url, err := redisURL(cmd, f.redisURL, f.redisURLFile)
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	url, err := redisURL(cmd, log, f.redisURL, f.redisURLFile)
 	if err != nil {
 		return nil, err
 	}

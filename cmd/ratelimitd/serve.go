@@ -100,7 +100,7 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	slog.SetDefault(o.Logger) // what libraries say through the log package comes out the same way
 
 	for _, name := range strangers(cmd.Root(), os.Environ()) {
-		slog.Warn("environment variable sets nothing", "name", name)
+		o.Logger.Warn("environment variable sets nothing", "name", name)
 	}
 
 	o.Build = build()
@@ -113,7 +113,7 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	if o.Headers, err = headers(f.headers); err != nil {
 		return usagef("--headers: %w", err)
 	}
-	if o.RedisURL, err = redisURL(cmd, f.redisURL, f.redisURLFile); err != nil {
+	if o.RedisURL, err = redisURL(cmd, o.Logger, f.redisURL, f.redisURLFile); err != nil {
 		return err
 	}
 	if o.KeySecret, err = keySecret(f.keySecretFile); err != nil {
@@ -133,7 +133,7 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 		<-ends
 		cancel()
 		<-ends
-		slog.Warn("ended at once by a second signal")
+		o.Logger.Warn("ended at once by a second signal")
 		os.Exit(exitFailure)
 	}()
 
@@ -145,7 +145,7 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 }
 
 // redisURL returns the URL from where it was given, and warns if others can read it there.
-func redisURL(cmd *cobra.Command, url, file string) (app.Secret, error) {
+func redisURL(cmd *cobra.Command, log *slog.Logger, url, file string) (app.Secret, error) {
 	switch {
 	case url != "" && file != "":
 		return "", usagef("--redis-url and --redis-url-file: want one of them")
@@ -158,7 +158,7 @@ func redisURL(cmd *cobra.Command, url, file string) (app.Secret, error) {
 			return "", usagef("--redis-url-file: %s is empty", file)
 		}
 	case origin(cmd, "redis-url") == originFlag && strings.Contains(url, "@"):
-		slog.Warn("--redis-url on the command line can be read by other users; use RATELIMITD_REDIS_URL or --redis-url-file")
+		log.Warn("--redis-url on the command line can be read by other users; use RATELIMITD_REDIS_URL or --redis-url-file")
 	}
 	return app.Secret(url), nil
 }

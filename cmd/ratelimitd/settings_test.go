@@ -35,8 +35,7 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"bool": "true", "string": "text", "int": "7", "uint32": "7", "duration": "7s", "stringSlice": "ietf", "stringArray": "a=b", "level": "WARN",
 	}
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
+	walk := func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Name == "help" || f.Name == "config" {
 				return

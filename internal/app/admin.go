@@ -57,6 +57,6 @@ func configStatus(files *config.Files) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		e.Encode(files.Status()) // the only error left is the client's connection
+		_ = e.Encode(files.Status()) // the only error left is the client's connection
 	})
 }

@@ -261,9 +261,6 @@ func (a *App) Addr(name string) net.Addr {
 	return nil
 }
 
-// Reload reads the rules again; see config.Files.Reload.
-func (a *App) Reload() error { return a.files.Reload() }
-
 // Run builds a process and serves until ctx ends or a server fails; then it stops, within the drain delay and the stop
 // timeout. Every value from o.Reload makes it read the rules again. It returns nil if ctx ended it and the stop was
 // clean.
@@ -289,8 +286,7 @@ func (a *App) wait(ctx context.Context) error {
 		case err := <-a.failed:
 			return err
 		case <-a.o.Reload:
-			// What went wrong is logged, counted and shown where it happened; the last good rules stay.
-			_ = a.Reload()
+			a.Reload()
 		}
 	}
 }

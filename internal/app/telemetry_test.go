@@ -183,7 +183,7 @@ func TestAdminPages(t *testing.T) {
 // The text of what the last load said is on /config, and goes away with the mistake.
 func TestConfigPageC46(t *testing.T) {
 	t.Parallel()
-	o, _ := options(t, rules)
+	o, log := options(t, rules)
 	a := start(t, o)
 	state := func() (st struct {
 		LastOK  bool   `json:"last_load_ok"`
@@ -203,22 +203,23 @@ func TestConfigPageC46(t *testing.T) {
 	wantCodes(t, conn, "api", "x", ok, ok)
 
 	writeFile(t, o.Rules, strings.Replace(rules, "unit: hour", "unit: fortnight", 1))
-	if a.Reload() == nil {
-		t.Error("reload of a bad file: got no error")
-	}
+	a.Reload()
 	wantCodes(t, conn, "api", "x", over)
 	bad := state()
 	if bad.LastOK || bad.Version != first.Version || bad.Hash != first.Hash || !strings.Contains(bad.Error, o.Rules+":5:") {
 		t.Errorf("/config of a bad version: got %+v, want the first version %+v and the place of the mistake", bad, first)
+	}
+	for _, said := range []string{`"problem":"` + o.Rules + ":5:", "the last good rules stay"} {
+		if !strings.Contains(log.String(), said) {
+			t.Errorf("the log does not say %s:\n%s", said, log)
+		}
 	}
 	if code, _ := get(t, a.Addr("http"), "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz with a bad version: got status %d, want 200", code)
 	}
 
 	writeFile(t, o.Rules, rules)
-	if err := a.Reload(); err != nil {
-		t.Error(err)
-	}
+	a.Reload()
 	if again := state(); again != first {
 		t.Errorf("/config when the mistake is taken back: got %+v, want %+v", again, first)
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -79,21 +78,13 @@ func (f *Files) Status() Status {
 	return f.status
 }
 
-// Reload reads the rules again. If they are unreadable, bad or gone, the last good ones stay, every problem is logged,
-// and the error is returned for the caller to act on, not to log again.
+// Reload reads the rules again. If they are unreadable, bad or gone, the last good ones stay, Status and the gauges say
+// so, and the error has every problem with its place: rule.Errors, or what could not be read.
 func (f *Files) Reload() error {
-	err := f.load()
-	if err == nil {
-		return nil
+	if err := f.load(); err != nil {
+		return fmt.Errorf("reload rules %q: %w", f.path, err)
 	}
-	problems := problems(err)
-	for _, p := range problems {
-		f.log.Error("rules refused", "problem", p)
-	}
-	st := f.Status()
-	f.log.Error("reload failed, the last good rules stay", "path", f.path, "problems", len(problems),
-		"version", st.Version, "hash", st.Hash)
-	return fmt.Errorf("reload rules %q: %w", f.path, err)
+	return nil
 }
 
 // load reads, compiles and publishes, and notes what became of it.
@@ -152,24 +143,4 @@ func (f *Files) published(s *rule.Snapshot, warnings []rule.Warning) {
 	f.mu.Unlock()
 	f.log.Info("rules loaded", "path", f.path, "version", st.Version, "hash", st.Hash,
 		"domains", len(s.Domains()), "limits", s.LimitCount(), "findings", len(lines))
-}
-
-// problems splits what Read or rule.Load said into single problems, each with its place.
-func problems(err error) []string {
-	var list rule.Errors
-	if errors.As(err, &list) {
-		out := make([]string, len(list))
-		for i, e := range list {
-			out[i] = e.Error()
-		}
-		return out
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var out []string
-		for _, e := range joined.Unwrap() {
-			out = append(out, problems(e)...)
-		}
-		return out
-	}
-	return []string{err.Error()}
 }
