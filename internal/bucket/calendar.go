@@ -7,7 +7,8 @@ import "time"
 // without a calendar. It does not allocate.
 //
 // Windows begin at the first instant of a local day: every Multiplier-th day or week counted from 1970, weeks from
-// Mondays, months and years from January 1970. What began before 1970 is said to have begun with it.
+// Mondays, months and years from January 1970. What began before 1970 is said to have begun with it, and the window of a
+// day that a zone skips is empty.
 func (l *Limit) Around(now int64) [4]int64 {
 	if l.c.Calendar == nil {
 		return [4]int64{}
@@ -66,8 +67,9 @@ func firstInstant(y int, m time.Month, d int, loc *time.Location) int64 {
 	t := time.Date(y, m, d, 0, 0, 0, 0, loc)
 	start, end := t.ZoneBounds()
 	want := dayNumber(y, m, d)
-	if h, minute, s := t.Clock(); h != 0 || minute != 0 || s != 0 { // midnight is skipped
-		if dayNumber(t.Date()) < want {
+	shown := dayNumber(t.Date())
+	if h, minute, s := t.Clock(); shown != want || h != 0 || minute != 0 || s != 0 { // midnight, or the whole day, is skipped
+		if shown < want {
 			return end.UnixMicro()
 		}
 		return start.UnixMicro()
