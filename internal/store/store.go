@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
@@ -16,6 +17,10 @@ import (
 // its Origin. The other decisions hold.
 var ErrUnavailable = errors.New("store unavailable")
 
+// ErrUnsent is the ErrUnavailable of a request of which surely nothing was applied: whoever answered it otherwise may
+// still settle it here later.
+var ErrUnsent = fmt.Errorf("not applied: %w", ErrUnavailable)
+
 // MaxCharges is the most charges one request may make. The engine refuses a larger request with no state I/O.
 const MaxCharges = 128
 
@@ -23,9 +28,9 @@ const MaxCharges = 128
 type Store interface {
 	// Take evaluates the charges of one request in order, each on what the earlier left, decides admission from all
 	// their votes, books what is to be booked, and writes one Decision a charge to out, whose length is that of
-	// charges. It keeps neither slice. It returns by ctx's deadline; it returns nil, or an error that wraps
-	// ErrUnavailable and then has set Origin to Unavailable where a charge was not paid. A charge may have been
-	// applied although Unavailable: it is never sent again.
+	// charges: "One request" of bucket/SPEC.md is the law. It keeps neither slice. It returns by ctx's deadline; it
+	// returns nil, or an error that wraps ErrUnavailable and then has set Origin to Unavailable where a charge was not
+	// paid. A charge may have been applied although Unavailable, unless the error is ErrUnsent; it is never sent again.
 	Take(ctx context.Context, charges []Charge, out []Decision) error
 }
 

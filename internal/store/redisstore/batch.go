@@ -81,6 +81,7 @@ func (s *Store) exec(b *batch) {
 	}
 	if err != nil {
 		s.outage.report(err)
+		err = translate(err)
 	}
 	for _, c := range b.calls {
 		if err == nil {

@@ -180,9 +180,6 @@ func TestACL(t *testing.T) {
 	mine := charge(t, "mine", bucket.Config{Algorithm: bucket.FixedWindow, Hits: 1, Unit: bucket.Year, Calendar: time.UTC})
 	addUser(t, server, "limiter", mine.Key.String())
 	s := open(t, redisstore.Options{URL: "redis://limiter:word@" + server.Addr, Timeout: patient})
-	if err := s.Ping(t.Context()); err != nil {
-		t.Errorf("ping: %v", err)
-	}
 	for _, c := range everyKind(bucket.Year) {
 		// The same key for all: a new algorithm finds a state that it does not know.
 		other := charge(t, "any", c)

@@ -50,10 +50,13 @@ func (c *call) reset() { c.state.Store(waiting) }
 // depart claims c for a sender; false means that its caller has left and c is not to be sent.
 func (c *call) depart() bool { return c.state.CompareAndSwap(waiting, departed) }
 
-// abandon is what a caller does that waits no longer; it returns why. What has not departed never will.
+// abandon is what a caller does that waits no longer; it returns why as an error of the store. What has not departed
+// never will.
 func (c *call) abandon(why error) error {
-	c.state.Store(left)
-	return why
+	if c.state.Swap(left) == waiting {
+		return unsent(why)
+	}
+	return unavailable(why)
 }
 
 // withdraw is abandon for a caller that would rather wait if c has departed already; then it returns false.

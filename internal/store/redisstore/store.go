@@ -129,26 +129,20 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, out []store.De
 		for i := range charges {
 			out[i] = store.Unpaid(&charges[i])
 		}
-		err = fmt.Errorf("take charges in redis: %w: %w", store.ErrUnavailable, err)
+		err = fmt.Errorf("take charges in redis: %w", err)
 	}
 	done(err)
 	return err
 }
 
-var (
-	errClosed  = errors.New("store is closed")
-	errNoKey   = errors.New("key secret is not known yet")
-	errTimeout = fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
-)
-
 func (s *Store) take(ctx context.Context, charges []store.Charge, out []store.Decision) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return unsent(err)
 	}
 	c := s.idle.Get().(*call)
 	if err := c.encode(charges, s.now); err != nil {
 		s.idle.Put(c)
-		return err
+		return unsent(err)
 	}
 	c.timer.Reset(s.timeout)
 	err := s.exchange(ctx, c)
@@ -187,20 +181,11 @@ func (s *Store) exchange(ctx context.Context, c *call) error {
 			return c.abandon(ctx.Err())
 		case <-closing:
 			if c.withdraw() {
-				return errClosed
+				return unsent(errClosed)
 			}
 			closing = nil // it is under way, and its sender stays to bring the answer
 		}
 	}
-}
-
-// Ping runs the script on nothing and returns once Redis has answered: nil means that charges can be taken. It waits no
-// longer than ctx says, twice the timeout and 50 ms.
-func (s *Store) Ping(ctx context.Context) error {
-	if _, err := s.eval(ctx, 0, nil); err != nil {
-		return fmt.Errorf("ping redis: %w", err)
-	}
-	return nil
 }
 
 // Close ends the store: what waits is answered as unavailable, what is in flight is waited for, connections are closed.

@@ -1,0 +1,6 @@
+//go:build !race
+
+package store
+
+// tuples is how many requests must have distinct keys.
+const tuples = 1_000_000

@@ -1,0 +1,6 @@
+//go:build race
+
+package store
+
+// tuples is how many requests must have distinct keys; watched for races, each takes ten times as long.
+const tuples = 100_000
