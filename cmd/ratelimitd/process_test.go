@@ -20,8 +20,8 @@ import (
 // server is one ratelimitd in a process of its own.
 type server struct {
 	cmd               *exec.Cmd
-	GRPC, HTTP, Admin string // addresses
-	lines             chan string
+	GRPC, HTTP, Admin string        // addresses
+	spoke             chan struct{} // a value after every line, unless one waits already
 	done              chan struct{} // closed when the process has ended
 	err               error         // how it ended, once done is closed
 
@@ -37,7 +37,7 @@ func startServer(t *testing.T, rules string, flags ...string) *server {
 		t.Fatal(err)
 	}
 	args := append([]string{"serve", "--rules", path, "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}, flags...)
-	s := &server{cmd: exec.Command("ratelimitd", args...), lines: make(chan string, 1000), done: make(chan struct{})}
+	s := &server{cmd: exec.Command("ratelimitd", args...), spoke: make(chan struct{}, 1), done: make(chan struct{})}
 	// A test binary that dies runs no cleanup; its children must not outlive it.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := s.cmd.StderrPipe()
@@ -55,8 +55,8 @@ func startServer(t *testing.T, rules string, flags ...string) *server {
 			s.log.WriteString(scanner.Text() + "\n")
 			s.mu.Unlock()
 			select {
-			case s.lines <- scanner.Text():
-			default: // nobody waits for a line
+			case s.spoke <- struct{}{}:
+			default:
 			}
 		}
 		s.err = s.cmd.Wait()
@@ -83,17 +83,19 @@ func (s *server) said() string {
 	return s.log.String()
 }
 
-// await waits for a log line whose message begins so, and returns it.
+// await waits for a log line whose message begins so, be it said already, and returns it.
 func (s *server) await(t *testing.T, msg string) string {
 	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
-		select {
-		case line := <-s.lines:
+		for line := range strings.Lines(s.said()) {
 			if strings.Contains(line, `"msg":"`+msg) {
 				return line
 			}
+		}
+		select {
+		case <-s.spoke:
 		case <-s.done:
 			t.Fatalf("the process has ended (%v) without saying %q:\n%s", s.err, msg, s.said())
 		case <-deadline.C:

@@ -140,6 +140,9 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 	if a.o.RedisURL == "" {
 		return memstore.New(memstore.Options{MaxBuckets: a.o.MaxBuckets, Registerer: a.reg}), nil
 	}
+	if err := registerKnown(a.reg, a.keyer); err != nil {
+		return nil, err
+	}
 	redis, err := redisstore.New(redisstore.Options{
 		URL: string(a.o.RedisURL), Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
 	})

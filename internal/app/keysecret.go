@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 )
@@ -14,6 +16,19 @@ const (
 	learnRetry   = 250 * time.Millisecond // until it is known
 	learnRefresh = 10 * time.Second       // afterwards: Redis may have been flushed, and another process made a new one
 )
+
+// registerKnown registers a gauge that says whether keyer has its secret.
+func registerKnown(reg prometheus.Registerer, keyer *store.Keyer) error {
+	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ratelimitd_app_key_secret_known",
+		Help: "Whether the secret of bucket keys is known (1), or limits answer by their failure mode until it is (0).",
+	}, func() float64 {
+		if keyer.Key("", nil).Provisional() {
+			return 0
+		}
+		return 1
+	}))
+}
 
 // pupil learns the key secret that is shared in Redis, or creates it there. Until it is known the store pays nothing,
 // and every limit answers by its failure mode.

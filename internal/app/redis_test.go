@@ -47,6 +47,10 @@ func TestStartBeforeRedisC54(t *testing.T) {
 		return strings.Contains(log.String(), "key secret cannot be read from Redis")
 	})
 
+	if _, metrics := get(t, a.Addr("admin"), "/metrics"); !strings.Contains(metrics, "\nratelimitd_app_key_secret_known 0\n") {
+		t.Error("ratelimitd_app_key_secret_known is not 0")
+	}
+
 	redis.Restart()
 	there := time.Now()
 	// fail_closed admits only what was counted, so the first OK is Redis'.
@@ -54,6 +58,9 @@ func TestStartBeforeRedisC54(t *testing.T) {
 	t.Logf("Redis was used %v after it had come", time.Since(there))
 	wantCodes(t, conn, "closed", "x", over)
 	wantCodes(t, conn, "open", "x", ok, over)
+	if _, metrics := get(t, a.Addr("admin"), "/metrics"); !strings.Contains(metrics, "\nratelimitd_app_key_secret_known 1\n") {
+		t.Error("ratelimitd_app_key_secret_known is not 1")
+	}
 }
 
 // Two processes on one Redis share buckets; one with a key secret of its own does not.
