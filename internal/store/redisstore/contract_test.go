@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -14,9 +15,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns a store that ends with the test.
+// open returns a store that ends with the test, silent unless it is given a log.
 func open(t testing.TB, o redisstore.Options) *redisstore.Store {
 	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	s, err := redisstore.New(o)
 	if err != nil {
 		t.Fatal(err)

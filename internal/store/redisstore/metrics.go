@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// metrics are nil when nobody registers them.
+// metrics is nil when nobody registers them.
 type metrics struct {
 	ok, timeout, failed prometheus.Observer
 	inFlight            prometheus.Gauge
@@ -44,35 +44,41 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}, nil
 }
 
-// observe begins the measurement and the span of one Take; what it returns ends both. Without metrics and without a
-// recording parent it does nothing.
-func (s *Store) observe(ctx context.Context, charges int) func(error) {
-	var span trace.Span
+// observation is the measurement and the span of one Take.
+type observation struct {
+	metrics *metrics
+	span    trace.Span // nil: none
+	start   time.Time
+}
+
+// observe begins an observation. Without metrics and without a recording parent it does nothing.
+func (s *Store) observe(ctx context.Context, charges int) observation {
+	o := observation{metrics: s.metrics}
 	if s.tracer != nil && trace.SpanFromContext(ctx).IsRecording() {
-		_, span = s.tracer.Start(ctx, "redisstore.Take", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		_, o.span = s.tracer.Start(ctx, "redisstore.Take", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("db.system.name", "redis"),
 			attribute.String("db.operation.name", "EVALSHA"),
 			attribute.Int("ratelimitd.charges", charges),
 		))
 	}
-	if s.metrics == nil && span == nil {
-		return func(error) {}
+	if o.metrics != nil {
+		o.metrics.inFlight.Inc()
+		o.start = time.Now()
 	}
-	start := time.Now()
-	if s.metrics != nil {
-		s.metrics.inFlight.Inc()
+	return o
+}
+
+// end ends it with what Take returns.
+func (o observation) end(err error) {
+	if o.metrics != nil {
+		o.metrics.inFlight.Dec()
+		o.metrics.outcome(err).Observe(time.Since(o.start).Seconds())
 	}
-	return func(err error) {
-		if s.metrics != nil {
-			s.metrics.inFlight.Dec()
-			s.metrics.outcome(err).Observe(time.Since(start).Seconds())
+	if o.span != nil {
+		if err != nil {
+			o.span.SetStatus(codes.Error, err.Error())
 		}
-		if span != nil {
-			if err != nil {
-				span.SetStatus(codes.Error, err.Error())
-			}
-			span.End()
-		}
+		o.span.End()
 	}
 }
 

@@ -123,7 +123,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, out []store.De
 	if len(charges) == 0 {
 		return nil
 	}
-	done := s.observe(ctx, len(charges))
+	o := s.observe(ctx, len(charges))
 	err := s.take(ctx, charges, out)
 	if err != nil {
 		for i := range charges {
@@ -131,7 +131,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, out []store.De
 		}
 		err = fmt.Errorf("take charges in redis: %w", err)
 	}
-	done(err)
+	o.end(err)
 	return err
 }
 
