@@ -9,8 +9,10 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
-// errLate is the error of a call that was not waited for any longer.
-var errLate = fmt.Errorf("limiter: no answer in time: %w", store.ErrUnavailable)
+var (
+	errLate  = fmt.Errorf("limiter: no answer in time: %w", store.ErrUnavailable)
+	errEnded = fmt.Errorf("limiter: the caller has left: %w", store.ErrUnsent)
+)
 
 // A guardedCall is one call of a store that may not return in time, with copies of what the caller passed.
 type guardedCall struct {
@@ -34,7 +36,7 @@ func newGuardedCall() any {
 func (l *Limiter) guarded(ctx context.Context, charges []store.Charge, out []store.Decision) error {
 	if ctx.Err() != nil {
 		l.inFlight.Add(-1)
-		return errLate
+		return errEnded
 	}
 	g := l.calls.Get().(*guardedCall)
 	g.charges = append(g.charges[:0], charges...)

@@ -127,6 +127,11 @@ func TestHandOverBack(t *testing.T) {
 			i.primary.fault.Store(down)
 			admits(i, c, 10)
 		}, 59},
+		"but what failed without being sent": {hourly, func(t *testing.T, i interruption, c store.Charge) {
+			i.end(t)
+			i.primary.fault.Store(&fault{unsent: true})
+			admits(i, c, 10)
+		}, 49},
 		"nor what is this node's own": {hourly, func(t *testing.T, i interruption, c store.Charge) {
 			c.Policy = &bucket.Policy{NodeScope: true}
 			admits(i, c, 10)

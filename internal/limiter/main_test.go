@@ -29,6 +29,7 @@ type primary struct {
 type fault struct {
 	hang    time.Duration // how long it takes
 	applied bool          // whether it was nevertheless applied
+	unsent  bool          // whether it says that it surely was not
 	dead    func(*store.Charge) bool
 }
 
@@ -50,6 +51,9 @@ func (p *primary) Take(ctx context.Context, charges []store.Charge, out []store.
 			_ = p.Store.Take(ctx, charges, out)
 		}
 		leaveUnpaid(charges, out)
+		if f.unsent {
+			return store.ErrUnsent
+		}
 		return store.ErrUnavailable
 	}
 	return p.takeSome(ctx, charges, out, f.dead)

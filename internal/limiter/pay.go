@@ -89,7 +89,7 @@ type outcome uint8
 const (
 	paidWhole outcome = iota
 	perhaps           // some charges were not paid, as far as is known
-	notSent           // no charge was
+	notSent           // none was, for sure
 )
 
 // call calls the store once, tells the breakers how it went and remembers what the store said.
@@ -119,10 +119,14 @@ func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.
 	if l.recent != nil {
 		l.recent.note(charges, out, sent, at)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return paidWhole
+	case errors.Is(err, store.ErrUnsent):
+		return notSent
+	default:
 		return perhaps
 	}
-	return paidWhole
 }
 
 func anyUnpaid(out []store.Decision) bool {

@@ -165,3 +165,59 @@ func TestRedisIsExactEnoughUnderLoad(t *testing.T) {
 		t.Errorf("got %d admitted, want at most 525", admitted)
 	}
 }
+
+// R9, C70: a Redis that refuses to write is one that is away, until it does not; what was granted meanwhile it is told of.
+func TestRedisRefuses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	l := overRedis(t, server)
+	c := charge(t, bucket.Config{Algorithm: bucket.FixedWindow, Hits: 1_000_000, Unit: bucket.Year}, fails)
+	paid := func() bool { return take(l, c)[0].Origin == store.FromStore }
+	do := func(args ...any) {
+		t.Helper()
+		if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	redistest.Await(t, 40*time.Second, "redis to pay", func() bool { return paid() && l.Down() == nil })
+
+	do("replicaof", "127.0.0.1", "1")
+	taken := int64(0)
+	redistest.Await(t, 10*time.Second, "an open breaker", func() bool {
+		if d := take(l, with(c, 1000))[0]; d.Origin != store.FromStore && d.Allowed {
+			taken += 1000
+		}
+		return l.Down() != nil
+	})
+	for range 100 {
+		if d := take(l, with(c, 1000))[0]; d.Origin != store.FromLocal || !d.Allowed {
+			t.Fatalf("READONLY: got %+v, want it granted here", d)
+		}
+		taken += 1000
+	}
+	do("replicaof", "no", "one")
+	redistest.Await(t, 40*time.Second, "redis to pay again", paid)
+	left := take(l, with(c, 0))[0].Remaining
+	if used := 1_000_000 - left; used < taken || used > taken+10_000 { // and single hits, of waiting
+		t.Errorf("got %d charged in Redis, want the %d granted without it, and little more", used, taken)
+	}
+}
+
+// C54: Redis is not there at first. Decisions are made from the first request on, and by Redis once it appears.
+func TestRedisAppears(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Stop()
+	l := overRedis(t, server)
+	c := charge(t, perHour(1_000_000), fails)
+	for range 100 {
+		if d := take(l, c)[0]; d.Origin != store.FromLocal || !d.Allowed {
+			t.Fatalf("without Redis: got %+v, want it granted here", d)
+		}
+	}
+	if l.Down() == nil {
+		t.Error("the breaker is closed although nobody answers")
+	}
+	server.Restart()
+	redistest.Await(t, 7*time.Second, "redis to pay", func() bool { return take(l, c)[0].Origin == store.FromStore })
+}
