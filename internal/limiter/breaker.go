@@ -19,10 +19,10 @@ const (
 	// A probe after an outage may have to dial, so it may take this many budgets; it is then asked once more.
 	probePatience = 20
 
-	// A store that comes and goes closes its breaker three times in a row and then once in 30 s: at most 5 closings
-	// and 6 openings in any minute. Each transition may hand out a local burst, so their number is bounded.
+	// A store that comes and goes closes its breaker three times in a row and then once in 20 s: at most 12 transitions
+	// in any minute. Each may hand out a local burst, so their number is bounded.
 	closeBurst = 3
-	closeEvery = 30 * time.Second
+	closeEvery = 20 * time.Second
 )
 
 // A bin counts the calls that ended in one binWidth of time.

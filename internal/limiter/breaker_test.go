@@ -261,7 +261,7 @@ func TestBreakerNudge(t *testing.T) {
 }
 
 // A probe that fails after the shard seemed to come back keeps the breaker open, and so does a fourth recovery within
-// 30 s: transitions are bounded (R11: a store that flaps 100 times a minute makes at most 12 of them).
+// 20 s: transitions are bounded (R11: a store that flaps 100 times a minute makes at most 12 of them).
 func TestBreakerFlapping(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,14 +307,14 @@ func TestBreakerRelapse(t *testing.T) {
 			p.at(p.now() + 50*ms)
 		}
 		p.records(false, 20)
-		p.at(30*time.Second - ms)
+		p.at(20*time.Second - ms)
 		if !p.open.Load() {
-			t.Error("closed a fourth time within 30 s")
+			t.Error("closed a fourth time within 20 s")
 		}
-		p.at(31 * time.Second)
+		p.at(21 * time.Second)
 		p.wantMoves(t,
 			move{0, true}, move{100 * ms, false}, move{100 * ms, true}, move{200 * ms, false},
-			move{200 * ms, true}, move{300 * ms, false}, move{300 * ms, true}, move{30*time.Second + 100*ms, false})
+			move{200 * ms, true}, move{300 * ms, false}, move{300 * ms, true}, move{20*time.Second + 100*ms, false})
 	})
 }
 
