@@ -77,8 +77,11 @@ var rooms = map[string]room{
 		"internal/store/redisstore": "the shared store",
 		"internal/transport":        "it serves the ports",
 	}},
+	"internal/bench":       {hides: "how load is made and measured: a cheap client, moments, latencies, CPU of other processes"},
+	"internal/bench/floor": {hides: "what decisions are measured against: gRPC as it comes, and a constant answer"},
 	"cmd/ratelimitd": {hides: "flags, environment and exit codes", imports: map[string]string{
 		"internal/app":              "serve is app.Run",
+		"internal/bench":            "bench loads a server",
 		"internal/bucket":           "check prints algorithms and units",
 		"internal/cases":            "test runs cases",
 		"internal/config":           "check and explain read the same files as serve",
@@ -115,6 +118,9 @@ type dependency struct {
 }
 
 var dependencies = map[string]dependency{
+	"github.com/HdrHistogram/hdrhistogram-go": {
+		why: "latencies from microseconds to a minute, at three digits", in: []string{"internal/bench"},
+	},
 	"github.com/KimMachineGun/automemlimit": {
 		why: "the memory limit of the container as Go's soft limit", in: []string{"cmd/ratelimitd"},
 	},
@@ -125,7 +131,7 @@ var dependencies = map[string]dependency{
 		why: "structured fields of the RateLimit headers", in: []string{"internal/transport"},
 	},
 	"github.com/envoyproxy/go-control-plane/envoy": {
-		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "cmd/ratelimitd"},
+		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "cmd/ratelimitd", "internal/bench/floor"},
 	},
 	"github.com/google/go-cmp": {
 		why: "diffs of structs", in: []string{"*"}, testOnly: true,
@@ -179,10 +185,10 @@ var dependencies = map[string]dependency{
 		why: "YAML with the line and column of each node", in: []string{"internal/rule", "internal/cases", "cmd/ratelimitd"},
 	},
 	"golang.org/x/net": {
-		why: "a cap on a listener's connections", in: []string{"internal/app"},
+		why: "a cap on a listener's connections; header compression of the load's client", in: []string{"internal/app", "internal/bench"},
 	},
 	"google.golang.org/grpc": {
-		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/app", "cmd/ratelimitd"},
+		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/app", "cmd/ratelimitd", "internal/bench/floor"},
 	},
 	"pgregory.net/rapid": {
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
@@ -210,7 +216,7 @@ var bans = []ban{
 	{in: "internal/limiter", of: []string{modulePath + "/internal/rule"}, why: "tiers know charges, not rules"},
 	{in: "internal", of: []string{modulePath + "/pkg"}, why: "pkg wraps internal, never the other way"},
 	{
-		in: "internal", except: []string{"internal/transport", "internal/admin", "internal/app"},
+		in: "internal", except: []string{"internal/transport", "internal/admin", "internal/app", "internal/bench/floor"},
 		of: []string{"google.golang.org/protobuf", "google.golang.org/grpc", "github.com/envoyproxy"}, why: "proto types stop in transport",
 	},
 	{
