@@ -133,6 +133,9 @@ var dependencies = map[string]dependency{
 	"github.com/envoyproxy/go-control-plane/envoy": {
 		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "cmd/ratelimitd", "internal/bench/floor"},
 	},
+	"github.com/gaissmai/bart": {
+		why: "the longest network of an address, among any number of them", in: []string{"internal/rule"},
+	},
 	"github.com/google/go-cmp": {
 		why: "diffs of structs", in: []string{"*"}, testOnly: true,
 	},

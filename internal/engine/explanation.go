@@ -45,7 +45,7 @@ type ExplainedDescriptor struct {
 // Level is how one entry was matched.
 type Level struct {
 	Entry string `json:"entry"`
-	Match string `json:"match"` // exact, wildcard, key only, or none
+	Match string `json:"match"` // exact, any_of, cidr, wildcard, regex, key only, or none
 	Node  string `json:"node,omitempty"`
 	At    string `json:"at,omitempty"`
 }

@@ -210,6 +210,11 @@ func genLimit(t *rapid.T) any {
 func genDescriptor(t *rapid.T, depth int) any {
 	m := genMapping(t, map[string]*rapid.Generator[any]{
 		"value":           textGenerator,
+		"any_of":          oneOfAny(nil, "a", 7, []any{"a", "b"}, []any{"c", 1.5, true}, []any{}, []any{"d", "d"}),
+		"cidr":            oneOfAny("10.0.0.0/8", []any{"10.0.0.0/8", "::1"}, "x"),
+		"prefix":          textGenerator,
+		"suffix":          oneOfAny("a", nil, 5),
+		"regex":           oneOfAny("a+", "(", ".*"),
 		"shadow_mode":     flagGenerator,
 		"quota_mode":      flagGenerator,
 		"quota_group":     nameGenerator,

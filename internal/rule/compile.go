@@ -54,6 +54,7 @@ func (c *compiler) node(s *descriptorSpec, path []level, identity []byte) *treeN
 	l := level{
 		key:      s.Key.s,
 		value:    s.Value.s,
+		match:    s.match,
 		share:    s.ShareThreshold.on,
 		toMetric: s.ValueToMetric.on,
 		withKey:  c.domain.Profile == Envoy || strings.Contains(s.Key.s, "*"),
@@ -164,13 +165,26 @@ func (s *descriptorSpec) prefixes() prefixes {
 // newJoined compiles siblings of profile envoy.
 func newJoined(all []child) *joined {
 	j := &joined{exact: make(map[string]*treeNode, len(all))}
-	var wild []ranked
+	var wild []ranked[*treeNode]
 	for _, c := range all {
+		if m := c.spec.match; m != nil && m.kind != StepAnyOf {
+			if j.keys == nil {
+				j.keys = map[string]*values{}
+			}
+			valuesOf(j.keys, c.spec.Key.s).add(m, c.node)
+			continue
+		}
+		if c.spec.match != nil {
+			continue
+		}
 		name := c.spec.name()
 		j.exact[name] = c.node
 		if strings.Contains(name, "*") {
-			wild = append(wild, ranked{newPattern(name), c.order, c.node})
+			wild = append(wild, ranked[*treeNode]{newPattern(name), c.order, c.node})
 		}
+	}
+	for _, c := range all {
+		c.eachOf(func(value string) { setIfAbsent(j.exact, c.spec.Key.s+"_"+value, c.node) })
 	}
 	j.patterns = newPatterns(wild)
 	return j
@@ -179,18 +193,18 @@ func newJoined(all []child) *joined {
 // newApart compiles siblings of profile native.
 func newApart(all []child) *apart {
 	a := &apart{keys: map[string]*values{}}
-	wild := map[string][]ranked{} // by key
+	wild := map[string][]ranked[*treeNode]{} // by key
 	ranks := ranksOf(all)
 	for _, c := range all {
 		key, value := c.spec.Key.s, c.spec.Value.s
-		v := a.keys[key]
-		if v == nil {
-			v = &values{exact: map[string]*treeNode{}}
-			a.keys[key] = v
-		}
-		if value == "" {
+		v := valuesOf(a.keys, key)
+		switch {
+		case c.spec.match != nil:
+			v.add(c.spec.match, c.node)
+			continue
+		case value == "":
 			v.any = c.node
-		} else {
+		default:
 			v.exact[value] = c.node
 		}
 		switch rank := ranks[c.order]; {
@@ -202,14 +216,53 @@ func newApart(all []child) *apart {
 			}
 			a.wildKeys = append(a.wildKeys, w)
 		case strings.Contains(value, "*"):
-			wild[key] = append(wild[key], ranked{newPattern(value), rank, c.node})
+			wild[key] = append(wild[key], ranked[*treeNode]{newPattern(value), rank, c.node})
 		}
+	}
+	for _, c := range all {
+		c.eachOf(func(value string) { setIfAbsent(a.keys[c.spec.Key.s].exact, value, c.node) })
 	}
 	for key, list := range wild {
 		a.keys[key].patterns = newPatterns(list)
 	}
 	slices.SortFunc(a.wildKeys, func(x, y wildKey) int { return cmp.Compare(x.rank, y.rank) })
 	return a
+}
+
+// valuesOf returns the children of a key, which it makes if need be.
+func valuesOf(keys map[string]*values, key string) *values {
+	v := keys[key]
+	if v == nil {
+		v = &values{exact: map[string]*treeNode{}}
+		keys[key] = v
+	}
+	return v
+}
+
+// add adds a child with a cidr or a regex.
+func (v *values) add(m *valueMatch, n *treeNode) {
+	for _, network := range m.nets {
+		v.networks.insert(network, n)
+	}
+	if m.regex != nil {
+		v.regexes = append(v.regexes, regexNode{m.regex, n})
+	}
+}
+
+// eachOf calls f with what the child's any_of lists.
+func (c child) eachOf(f func(value string)) {
+	if m := c.spec.match; m != nil && m.kind == StepAnyOf {
+		for _, value := range m.texts {
+			f(value)
+		}
+	}
+}
+
+// setIfAbsent keeps what a value of its own leads to.
+func setIfAbsent(m map[string]*treeNode, key string, n *treeNode) {
+	if m[key] == nil {
+		m[key] = n
+	}
 }
 
 // ranksOf ranks siblings by how much literal text they have, then by how much of it stands before the first star, then by their order.

@@ -117,6 +117,11 @@ func (d *decoder) value(n *yaml.Node, at place, v reflect.Value) {
 			t.fields = d.metadata(n, at)
 		}
 		return
+	case *texts:
+		if plain && !isNull(n) {
+			d.texts(n, at, t)
+		}
+		return
 	}
 	switch {
 	case !plain || isNull(n):

@@ -25,13 +25,20 @@ func appendPeriod(dst []byte, unit bucket.Unit, multiplier uint32) []byte {
 func appendLevel(dst []byte, l *level) []byte {
 	letter := byte('k')
 	switch {
+	case l.match != nil && l.share:
+		letter = 'M'
+	case l.match != nil:
+		letter = 'm'
 	case l.share:
 		letter = 's'
 	case l.value != "":
 		letter = 'v'
 	}
 	dst = appendText(append(dst, letter), l.key)
-	if letter != 'k' {
+	switch {
+	case l.match != nil:
+		dst = appendText(dst, l.match.canonical())
+	case letter != 'k':
 		dst = appendText(dst, l.value)
 	}
 	return dst

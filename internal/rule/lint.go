@@ -67,19 +67,23 @@ func (l *linter) siblings(ds []*descriptorSpec) {
 	for i, s := range ds {
 		all[i] = child{s, &treeNode{}, i}
 		specs[all[i].node] = s
-		if s.Value.s == "" {
+		if s.Value.s == "" && s.match == nil {
 			bare[s.Key.s] = s
 		}
 	}
 	siblings := newChildren(l.domain.profile, all)
 	for _, s := range ds {
+		if s.match != nil {
+			l.matcher(s, siblings, specs, bare[s.Key.s])
+			continue
+		}
 		// An entry that stands for all that s matches, its stars being text: what matches it matches all of them.
 		sample := Entry{s.Key.s, s.Value.s}
 		if s.Value.s == "" {
 			sample.Value = "*"
 		}
 		wild := specs[siblings.wild(sample)]
-		isWild := strings.Contains(s.name(), "*")
+		isWild := s.isPattern()
 		switch {
 		case wild != nil && wild != s && (isWild || s.Value.s == ""):
 			l.warn(s.at, LintUnreachable, l.precedence(), "'%s' is never reached: '%s' at %s takes all its requests",
@@ -91,6 +95,22 @@ func (l *linter) siblings(ds []*descriptorSpec) {
 				l.hidden(s, general)
 			}
 		}
+	}
+}
+
+// matcher looks at how the siblings of a descriptor with any_of, cidr or regex stand in its way, and it in theirs.
+func (l *linter) matcher(s *descriptorSpec, siblings children, specs map[*treeNode]*descriptorSpec, general *descriptorSpec) {
+	if s.match.kind == StepAnyOf {
+		for _, value := range s.match.texts {
+			if first := specs[siblings.next(Entry{s.Key.s, value})]; first != s {
+				l.warn(s.at, LintUnreachable, "a value of its own wins over any_of: take it out of one of the two", "'%s' of '%s' is never reached: '%s' at %s takes its requests",
+					short(value), short(s.name()), short(first.name()), first.at.position())
+				break // enough to see what is meant
+			}
+		}
+	}
+	if general != nil {
+		l.hidden(s, general)
 	}
 }
 

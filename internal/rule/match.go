@@ -1,6 +1,9 @@
 package rule
 
-import "unsafe"
+import (
+	"regexp"
+	"unsafe"
+)
 
 // Entry is one key and value of a descriptor, as bytes of text: not necessarily UTF-8.
 type Entry struct{ Key, Value string }
@@ -23,12 +26,13 @@ type children interface {
 
 // Match returns the rule that the entries reach, nil if there is none: each entry leads from a node to one of its children, the rule is that of the node
 // where the last one ends, and there is no way back: a child that lacks what the next entry needs does not give way to a
-// more general sibling. Of siblings that fit, the one with the exact value wins, then the best pattern, then the one without a
-// value. The best pattern is the one with most literal text (then most of it before its first star, then the first in the file); in profile envoy the
+// more general sibling. Of siblings that fit, the one with the exact value wins, then one of any_of, then the longest network of cidr,
+// then the best pattern, then the first regex in the file, then the one without a value. The best pattern is the one with most literal text (then most of it before its first star, then the first in the file); in profile envoy the
 // first in the file. A node that has children but no limit is no rule.
 //
-// It does not allocate, save in profile envoy for an entry of more than 511 bytes. Its cost grows with the length of the entries and
-// hardly with the number of rules; only native siblings with a * in their key are tried one by one.
+// It does not allocate, save in profile envoy for an entry of more than 511 bytes, and where cidr meets text that looks like an address and is
+// none. Its cost grows with the length of the entries and hardly with the number of rules; only native siblings with a * in their key are
+// tried one by one, and the regexes of one key.
 func (d *Domain) Match(entries []Entry) *Rule {
 	n := &d.root
 	for i := range entries {
@@ -50,9 +54,28 @@ type apart struct {
 
 // values are the children of one key.
 type values struct {
-	exact    map[string]*treeNode
-	patterns patterns
+	exact    map[string]*treeNode // of any_of too
+	networks networks[*treeNode]
+	patterns patterns[*treeNode]
+	regexes  []regexNode // in the order of the files
 	any      *treeNode
+}
+
+// regexNode is a child with a regex.
+type regexNode struct {
+	*regexp.Regexp
+	node *treeNode
+}
+
+// match returns the first child whose regex matches the value, nil if none does.
+func (v *values) match(value string) *treeNode {
+	value = value[:min(len(value), maxRegexInput)]
+	for i := range v.regexes {
+		if v.regexes[i].MatchString(value) {
+			return v.regexes[i].node
+		}
+	}
+	return nil
 }
 
 func (c *apart) next(e Entry) *treeNode {
@@ -61,21 +84,27 @@ func (c *apart) next(e Entry) *treeNode {
 		if n := v.exact[e.Value]; n != nil {
 			return n
 		}
+		if n, ok := v.networks.find(e.Value); ok {
+			return n
+		}
 	}
 	if n := c.wildOf(v, e); n != nil {
 		return n
 	}
-	if v != nil {
-		return v.any
+	if v == nil {
+		return nil
 	}
-	return nil
+	if n := v.match(e.Value); n != nil {
+		return n
+	}
+	return v.any
 }
 
 func (c *apart) wild(e Entry) *treeNode { return c.wildOf(c.keys[e.Key], e) }
 
 // wildOf is wild, given the children of the entry's key.
 func (c *apart) wildOf(v *values, e Entry) *treeNode {
-	var best *ranked
+	var best *ranked[*treeNode]
 	if v != nil {
 		best = v.patterns.find(e.Value)
 	}
@@ -89,7 +118,7 @@ func (c *apart) wildOf(v *values, e Entry) *treeNode {
 		}
 	}
 	if best != nil {
-		return best.node
+		return best.to
 	}
 	return nil
 }
@@ -116,7 +145,8 @@ func (w *wildKey) match(e Entry) bool {
 // joined are the children in profile envoy, where key and value are joined by an underscore and matched as one text, as in the reference service.
 type joined struct {
 	exact    map[string]*treeNode // by key, or key_value; patterns too, as they are written
-	patterns patterns
+	patterns patterns[*treeNode]
+	keys     map[string]*values // cidr and regex, by key; nil if there are none
 }
 
 func (c *joined) next(e Entry) *treeNode {
@@ -125,8 +155,19 @@ func (c *joined) next(e Entry) *treeNode {
 	if n := c.exact[string(b)]; n != nil {
 		return n
 	}
+	v := c.keys[e.Key]
+	if v != nil {
+		if n, ok := v.networks.find(e.Value); ok {
+			return n
+		}
+	}
 	if r := c.patterns.find(view(b)); r != nil {
-		return r.node
+		return r.to
+	}
+	if v != nil {
+		if n := v.match(e.Value); n != nil {
+			return n
+		}
 	}
 	return c.exact[e.Key]
 }
@@ -134,7 +175,7 @@ func (c *joined) next(e Entry) *treeNode {
 func (c *joined) wild(e Entry) *treeNode {
 	var scratch [scratchBytes]byte
 	if r := c.patterns.find(view(join(scratch[:0], e))); r != nil {
-		return r.node
+		return r.to
 	}
 	return nil
 }

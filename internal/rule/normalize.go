@@ -15,14 +15,13 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // NAT64 keeps its IPv4 bits apart. Text that is no address is returned as it is. It allocates only if it returns another text, or for text that looks like
 // an address and is none.
 func (p prefixes) normalize(s string) string {
-	if !p.on || !startsLikeAddress(s) {
+	if !p.on {
 		return s
 	}
-	ip, err := netip.ParseAddr(s)
-	if err != nil {
+	ip, ok := parseAddress(s)
+	if !ok {
 		return s
 	}
-	ip = ip.WithZone("").Unmap()
 	bits := p.ipv6
 	switch {
 	case ip.Is4():

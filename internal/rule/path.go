@@ -4,19 +4,27 @@ import "strings"
 
 // level is one level of a rule's configured path.
 type level struct {
-	key, value string // as written; no value: ""
-	share      bool   // share_threshold
-	toMetric   bool   // value_to_metric
-	withKey    bool   // whether requests of one rule can differ in this level's key too
+	key, value string      // as written; no value: ""
+	match      *valueMatch // nil: by value
+	share      bool        // share_threshold
+	toMetric   bool        // value_to_metric
+	withKey    bool        // whether requests of one rule can differ in this level's key too
 	prefixes   prefixes
 }
 
 // name is the level's name in a path: key or key_value.
-func (l *level) name() string {
-	if l.value == "" {
-		return l.key
+func (l *level) name() string { return nodeName(l.key, l.value, l.match) }
+
+// nodeName is a node's name in a path: its key, then its value or what stands for it.
+func nodeName(key, value string, m *valueMatch) string {
+	switch {
+	case m != nil:
+		return key + "_" + m.name()
+	case value != "":
+		return key + "_" + value
+	default:
+		return key
 	}
-	return l.key + "_" + l.value
 }
 
 // KeyValues appends to dst the texts that tell buckets of this rule apart, and returns it. They are, for each level of the rule's path, the
@@ -42,10 +50,14 @@ func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
 
 // pattern is what stands for a shared level's value.
 func (l *level) pattern() string {
-	if l.value == "" {
+	switch {
+	case l.match != nil:
+		return l.match.name()
+	case l.value == "":
 		return l.key
+	default:
+		return l.value
 	}
-	return l.value
 }
 
 // MetricPath returns the domain and path of a request under this rule for metrics and logs, joined by dots. It is FullPath, without allocation, unless

@@ -46,6 +46,16 @@ type descriptorSpec struct {
 	Key text `json:"key" jsonschema:"required"`
 	// The entry's value, or a pattern with * for any text. Left out: any value, a bucket each.
 	Value valueText `json:"value"`
+	// In place of value: any of these, each compared whole. Without share_threshold each has a bucket of its own, here and below.
+	AnyOf texts `json:"any_of"`
+	// In place of value: addresses of these networks, or of one, however they are spelt: "203.0.113.0/24".
+	CIDR texts `json:"cidr"`
+	// In place of value: values that begin so. The same as a value with a * at its end.
+	Prefix text `json:"prefix"`
+	// In place of value: values that end so. The same as a value with a * at its start.
+	Suffix text `json:"suffix"`
+	// In place of value: values that match this regular expression (RE2) from start to end.
+	Regex text `json:"regex"`
 	// The limit of descriptors that end here.
 	RateLimit *limitSpec `json:"rate_limit"`
 	// Several limits of descriptors that end here, evaluated together, in place of rate_limit.
@@ -74,6 +84,8 @@ type descriptorSpec struct {
 	Shards    unsupported `json:"shards"`
 	HotKey    unsupported `json:"hot_key"`
 	Lease     unsupported `json:"lease"`
+
+	match *valueMatch // made by validate; nil: by value
 }
 
 // normalizeSpec says to what prefix addresses are cut.

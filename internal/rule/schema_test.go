@@ -150,6 +150,11 @@ func scalarSchema(t reflect.Type, p Profile) *jsonschema.Schema {
 		return enum(failureModeNames)
 	case reflect.TypeFor[profileName]():
 		return enum(profileNames)
+	case reflect.TypeFor[texts]():
+		return &jsonschema.Schema{
+			Items:  &jsonschema.Schema{Extras: types("string", "number", "boolean")},
+			Extras: types("string", "number", "boolean", "array", "null"),
+		}
 	case reflect.TypeFor[metadata]():
 		return &jsonschema.Schema{Extras: types("object", "null")}
 	case reflect.TypeFor[unsupported]():

@@ -17,6 +17,9 @@ const (
 	StepExact    StepKind = "exact"    // key and value are the node's
 	StepWildcard StepKind = "wildcard" // they match its pattern
 	StepKeyOnly  StepKind = "key only" // the node has that key and no value
+	StepAnyOf    StepKind = "any_of"   // the value is one of the node's
+	StepCIDR     StepKind = "cidr"     // it is an address in one of the node's networks
+	StepRegex    StepKind = "regex"    // it matches the node's regex
 )
 
 // Steps is Match told step by step, for people: one Step for each entry that led to a node, up to the first that led nowhere. Match returns a rule if there are as
@@ -34,6 +37,8 @@ func (d *Domain) Steps(entries []Entry) []Step {
 		}
 		s := Step{Node: next.level.name(), Kind: StepKeyOnly, File: next.at.file, Line: next.at.line, Col: next.at.col, Rule: next.rule}
 		switch l := next.level; {
+		case l.match != nil:
+			s.Kind = l.match.kind
 		case l.key == e.Key && l.value == e.Value && l.value != "", d.Profile == Envoy && l.name() == e.Key+"_"+e.Value:
 			s.Kind = StepExact
 		case n.children.wild(e) == next:

@@ -25,26 +25,31 @@ func (d *domainSpec) validate(p *problems) {
 type siblingID struct {
 	key, value string
 	hasValue   bool
+	match      string
 }
 
 func (v *validator) id(s *descriptorSpec) siblingID {
+	id := siblingID{key: s.Key.s, value: s.Value.s, hasValue: s.Value.s != ""}
 	if v.profile == Envoy {
-		return siblingID{key: s.name()}
+		id = siblingID{key: s.name()}
 	}
-	return siblingID{s.Key.s, s.Value.s, s.Value.s != ""}
+	if s.match != nil {
+		id.match = s.match.canonical()
+	}
+	return id
 }
 
 // name is a node's name in a path: key or key_value.
-func (s *descriptorSpec) name() string {
-	if s.Value.s == "" {
-		return s.Key.s
-	}
-	return s.Key.s + "_" + s.Value.s
-}
+func (s *descriptorSpec) name() string { return nodeName(s.Key.s, s.Value.s, s.match) }
+
+// isPattern reports whether there is a * in the descriptor's key or value.
+func (s *descriptorSpec) isPattern() bool { return strings.Contains(s.Key.s+s.Value.s, "*") }
 
 func (v *validator) level(parent string, ds []*descriptorSpec) {
 	seen := make(map[siblingID]*descriptorSpec, len(ds))
+	claims := claims{v: v}
 	for _, s := range ds {
+		v.values(s)
 		if s.Key.s == "" {
 			if !s.Key.bad {
 				v.wrong(s.at.field("key", s.Key.at), "descriptor has empty key")
@@ -61,6 +66,7 @@ func (v *validator) level(parent string, ds []*descriptorSpec) {
 				v.invalid(s.at, "duplicate descriptor composite key '%s'; first at %s", cut(parent+"."+s.name(), 256), first.at.position())
 			} else {
 				seen[id] = s
+				claims.add(s)
 			}
 		}
 		v.descriptor(s)
@@ -71,7 +77,7 @@ func (v *validator) level(parent string, ds []*descriptorSpec) {
 }
 
 func (v *validator) descriptor(s *descriptorSpec) {
-	if s.ShareThreshold.on && !strings.Contains(s.name(), "*") && !s.Value.bad {
+	if s.ShareThreshold.on && !s.isPattern() && s.match == nil && !s.Value.bad {
 		v.invalid(s.at.field("share_threshold", s.ShareThreshold.at),
 			"share_threshold can only be used with wildcard values (containing '*'), but found key '%s'", cut(s.name(), 256))
 	}
@@ -80,6 +86,9 @@ func (v *validator) descriptor(s *descriptorSpec) {
 	}
 	if s.Normalize != nil && s.Value.s != "" && !strings.Contains(s.Value.s, "*") {
 		v.invalid(s.Normalize.at, "has no meaning for one value: want a descriptor without value, or with a pattern")
+	}
+	if s.Normalize != nil && s.match != nil && s.match.kind == StepAnyOf {
+		v.invalid(s.Normalize.at, "has no meaning for values compared whole: want cidr, or a descriptor without any_of")
 	}
 	if s.RateLimit != nil && s.Limits != nil {
 		v.invalid(s.at.field("limits", mark{}), "want rate_limit or limits, not both")

@@ -38,49 +38,49 @@ func (p *pattern) matchMiddles(s string) bool {
 	return true
 }
 
-// ranked is a pattern, its rank among its siblings (the least wins) and the node it leads to.
-type ranked struct {
+// ranked is a pattern, its rank among its siblings (the least wins) and what it leads to.
+type ranked[V any] struct {
 	pattern
 	rank int
-	node *treeNode
+	to   V
 }
 
 // patterns finds, of many patterns, the one of least rank that matches a text. It looks only at patterns whose prefix and suffix fit, which it
 // finds by binary search. The zero value holds none.
-type patterns struct {
+type patterns[V any] struct {
 	prefixes chain
-	byPrefix []ofPrefix
+	byPrefix []ofPrefix[V]
 }
 
 // ofPrefix are the patterns of one prefix.
-type ofPrefix struct {
+type ofPrefix[V any] struct {
 	least    int // least rank of these and of those of all shorter prefixes that fit too
 	suffixes chain
-	bySuffix []ofAffixes
+	bySuffix []ofAffixes[V]
 }
 
 // ofAffixes are the patterns of one prefix and one suffix, by rank.
-type ofAffixes struct {
+type ofAffixes[V any] struct {
 	least int // least rank of these and of those of all shorter suffixes that fit too
-	list  []ranked
+	list  []ranked[V]
 }
 
-func newPatterns(all []ranked) patterns {
-	var ps patterns
-	groups := groupBy(all, func(r *ranked) string { return r.prefix })
+func newPatterns[V any](all []ranked[V]) patterns[V] {
+	var ps patterns[V]
+	groups := groupBy(all, func(r *ranked[V]) string { return r.prefix })
 	ps.prefixes = newChain(keysOf(groups), false)
 	for i, prefix := range ps.prefixes.texts {
-		inner := groupBy(groups[prefix], func(r *ranked) string { return r.suffix })
-		s := ofPrefix{suffixes: newChain(keysOf(inner), true)}
+		inner := groupBy(groups[prefix], func(r *ranked[V]) string { return r.suffix })
+		s := ofPrefix[V]{suffixes: newChain(keysOf(inner), true)}
 		for j, suffix := range s.suffixes.texts {
 			list := inner[suffix]
-			slices.SortFunc(list, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
-			s.bySuffix = append(s.bySuffix, ofAffixes{list[0].rank, list})
+			slices.SortFunc(list, func(a, b ranked[V]) int { return cmp.Compare(a.rank, b.rank) })
+			s.bySuffix = append(s.bySuffix, ofAffixes[V]{list[0].rank, list})
 			if up := s.suffixes.parent[j]; up >= 0 {
 				s.bySuffix[j].least = min(s.bySuffix[j].least, s.bySuffix[up].least)
 			}
 		}
-		s.least = slices.MinFunc(groups[prefix], func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) }).rank
+		s.least = slices.MinFunc(groups[prefix], func(a, b ranked[V]) int { return cmp.Compare(a.rank, b.rank) }).rank
 		if up := ps.prefixes.parent[i]; up >= 0 {
 			s.least = min(s.least, ps.byPrefix[up].least)
 		}
@@ -90,8 +90,8 @@ func newPatterns(all []ranked) patterns {
 }
 
 // find returns the best match, nil if none matches.
-func (ps *patterns) find(s string) *ranked {
-	var best *ranked
+func (ps *patterns[V]) find(s string) *ranked[V] {
+	var best *ranked[V]
 	for i := ps.prefixes.longest(s); i >= 0; i = ps.prefixes.parent[i] {
 		of := &ps.byPrefix[i]
 		if best != nil && best.rank <= of.least {
@@ -196,8 +196,8 @@ func (c *chain) common(a, b string) int {
 	return n
 }
 
-func groupBy(all []ranked, key func(*ranked) string) map[string][]ranked {
-	m := map[string][]ranked{}
+func groupBy[V any](all []ranked[V], key func(*ranked[V]) string) map[string][]ranked[V] {
+	m := map[string][]ranked[V]{}
 	for i := range all {
 		k := key(&all[i])
 		m[k] = append(m[k], all[i])
@@ -205,7 +205,7 @@ func groupBy(all []ranked, key func(*ranked) string) map[string][]ranked {
 	return m
 }
 
-func keysOf(m map[string][]ranked) []string {
+func keysOf[V any](m map[string][]ranked[V]) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
