@@ -71,9 +71,10 @@ var rooms = map[string]room{
 	"internal/app": {hides: "the process: options, wiring, lifecycle, telemetry", imports: map[string]string{
 		"internal/config":           "it starts the source of rules",
 		"internal/engine":           "it builds the engine",
+		"internal/limiter":          "it puts the limiter over Redis and the fallback",
 		"internal/rule":             "the default profile",
 		"internal/store":            "the keyer and the store handed to the engine",
-		"internal/store/memstore":   "the embedded store",
+		"internal/store/memstore":   "the embedded store, and the fallback's",
 		"internal/store/redisstore": "the shared store",
 		"internal/transport":        "it serves the ports",
 	}},

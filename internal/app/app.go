@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,9 +20,9 @@ import (
 
 	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/limiter"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
-	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
 )
@@ -39,6 +38,8 @@ type App struct {
 	http    http.Handler
 	admin   http.Handler
 	redis   *redisstore.Store // nil: the embedded store
+	limiter *limiter.Limiter  // nil: the embedded store of a single node
+	nodes   *limiter.Nodes    // nil with limiter
 	keyer   *store.Keyer
 	serving atomic.Bool
 	failed  chan error // the first server that ended by itself
@@ -114,7 +115,7 @@ func New(o Options) (_ *App, err error) {
 		return nil, fmt.Errorf("make engine: %w", err)
 	}
 	doors := transport.Options{
-		Decider: a.engine, Snapshots: a.files, Serving: a.serving.Load,
+		Decider: a.engine, Snapshots: a.files, Serving: a.serving.Load, Degraded: a.degraded,
 		Reflection: o.Reflection, ResponseMetadata: o.ResponseMetadata, RetryJitter: o.RetryJitter, Problem: o.Problem,
 		Headers: o.Headers, Registerer: a.reg, Logger: a.log, ServerOptions: serverOptions,
 	}
@@ -123,35 +124,6 @@ func New(o Options) (_ *App, err error) {
 	a.http = transport.HTTP(doors)
 	a.admin = adminHandler(a.reg, a.files, transport.RLConfig(a.files))
 	return a, nil
-}
-
-// newStore makes the store that the options ask for, and the keyer that goes with it.
-func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
-	secret := string(a.o.KeySecret)
-	if a.o.RedisURL == "" && secret == "" {
-		secret = rand.Text() // nobody else looks at these buckets, and they end with the process
-	}
-	a.keyer = new(store.Keyer)
-	if secret != "" {
-		if err := a.keyer.Learn([]byte(secret)); err != nil {
-			return nil, err
-		}
-	}
-	if a.o.RedisURL == "" {
-		return memstore.New(memstore.Options{MaxBuckets: a.o.MaxBuckets, Registerer: a.reg}), nil
-	}
-	if err := registerKnown(a.reg, a.keyer); err != nil {
-		return nil, err
-	}
-	redis, err := redisstore.New(redisstore.Options{
-		URL: string(a.o.RedisURL), Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make Redis store: %w", err)
-	}
-	a.undo.add("close Redis", func(context.Context) error { return redis.Close() })
-	a.redis = redis
-	return redis, nil
 }
 
 // errStarted says that a process starts once.
@@ -194,6 +166,10 @@ func (a *App) start(ctx context.Context) error {
 	if a.redis != nil && a.o.KeySecret == "" {
 		p := &pupil{redis: a.redis, keyer: a.keyer, log: a.log}
 		a.undo.add("stop reading the key secret", background(p.run))
+	}
+	if a.redis != nil {
+		p := &pulse{beat: a.beat, learn: a.nodes.Learn, back: a.limiter.Nudge}
+		a.undo.add("stop counting nodes", background(p.run))
 	}
 	a.serveHTTP("admin", a.admin)
 	a.serveHTTP("http", a.http)

@@ -23,15 +23,18 @@ func registerKnown(reg prometheus.Registerer, keyer *store.Keyer) error {
 		Name: "ratelimitd_app_key_secret_known",
 		Help: "Whether the secret of bucket keys is known (1), or limits answer by their failure mode until it is (0).",
 	}, func() float64 {
-		if keyer.Key("", nil).Provisional() {
-			return 0
+		if known(keyer) {
+			return 1
 		}
-		return 1
+		return 0
 	}))
 }
 
-// pupil learns the key secret that is shared in Redis, or creates it there. Until it is known the store pays nothing,
-// and every limit answers by its failure mode.
+// known reports whether keyer has its secret.
+func known(keyer *store.Keyer) bool { return !keyer.Key("", nil).Provisional() }
+
+// pupil learns the key secret that is shared in Redis, or creates it there. Until it is known Redis is not
+// asked, and every limit answers by its failure mode.
 type pupil struct {
 	redis   *redisstore.Store
 	keyer   *store.Keyer

@@ -42,7 +42,8 @@ type Options struct {
 
 	RedisURL     Secret        // "": buckets live in this process
 	RedisTimeout time.Duration // 0: DefaultRedisTimeout
-	MaxBuckets   int           // of the embedded store; 0: its own default
+	MaxBuckets   int           // in memory; 0: memstore's default, or with Redis DefaultFallbackBuckets
+	Nodes        int           // processes that share the limits; 0: learnt from Redis, or 1 without it
 	KeySecret    Secret        // what bucket keys are derived with, 16 bytes or more; "": shared in Redis, or random without it
 
 	Shadow           bool   // decide and count, refuse nothing
@@ -82,6 +83,9 @@ func (o *Options) validate() error {
 	}
 	if o.MaxBuckets < 0 {
 		errs = append(errs, fmt.Errorf("--max-buckets: %d: want 0 or more", o.MaxBuckets))
+	}
+	if o.Nodes < 0 {
+		errs = append(errs, fmt.Errorf("--nodes: %d: want 0 or more", o.Nodes))
 	}
 	if host, _, err := net.SplitHostPort(o.AdminAddr); err != nil {
 		errs = append(errs, fmt.Errorf("--admin-addr: %w", err))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/ratelimitd/ratelimitd/internal/app"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
@@ -17,49 +19,95 @@ const modes = `
 domain: shop
 descriptors:
   - key: open
-    rate_limit: {unit: hour, requests_per_unit: 1, on_backend_failure: fail_open}
+    rate_limit: {name: open, unit: hour, requests_per_unit: 2, on_backend_failure: fail_open}
+  - key: strict
+    rate_limit: {name: strict, unit: hour, requests_per_unit: 20, on_backend_failure: local_strict}
   - key: closed
-    rate_limit: {unit: hour, requests_per_unit: 1, on_backend_failure: fail_closed}
+    rate_limit: {name: closed, unit: hour, requests_per_unit: 2, on_backend_failure: fail_closed}
 `
 
-// C54: without Redis at the start the process serves by each limit's failure mode, and counts once Redis is there.
+// C54, R16: without Redis at the start the process is ready, answers each limit by its failure mode at once, and says
+// that it is degraded. It uses Redis soon after it appears, whether it has to learn the key secret there first or a
+// breaker has backed off.
 func TestStartBeforeRedisC54(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
-	redis.Stop()
-	o, log := options(t, modes)
-	o.RedisURL = app.Secret(redis.URL())
-	o.RedisTimeout = 2 * time.Second // of a loaded machine; refused connections fail at once
-	a := start(t, o)
-	conn := dial(t, a)
-	for _, path := range []string{"/healthcheck", "/readyz"} {
-		if code, body := get(t, a.Addr("http"), path); code != 200 {
-			t.Errorf("%s without Redis: got status %d, body %q, want 200", path, code, body)
+	for name, secret := range map[string]app.Secret{"secret in Redis": "", "secret of its own": "sixteen bytes ok"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			redis.Stop()
+			o, log := options(t, modes)
+			o.RedisURL, o.KeySecret = app.Secret(redis.URL()), secret
+			o.RedisTimeout = 2 * time.Second // of a loaded machine; refused connections fail at once
+			began := time.Now()
+			a := start(t, o)
+			conn := dial(t, a)
+			for _, path := range []string{"/healthcheck", "/readyz"} {
+				if code, body := get(t, a.Addr("http"), path); code != 200 {
+					t.Errorf("%s without Redis: got status %d, body %q, want 200", path, code, body)
+				}
+			}
+			wantServing(t, conn)
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("ready after %v, want 2s", took)
+			}
+			first := time.Now()
+			wantCodes(t, conn, "open", "x", ok)
+			t.Logf("ready after %v, first answer in %v", first.Sub(began), time.Since(first))
+			wantCodes(t, conn, "open", "x", ok, over)          // it is the only node, as far as it knows
+			wantCodes(t, conn, "strict", "x", ok, ok, over)    // a tenth
+			wantCodes(t, conn, "closed", "x", over, over)      // none
+			if took := time.Since(first); took > time.Second { // of two, for one that waits for Redis
+				t.Errorf("eight answers without Redis took %v", took)
+			}
+
+			// Nothing is asked of Redis before the secret is known, so it is no breaker that says so then.
+			why := "degraded: Redis has not been reached yet"
+			if secret != "" {
+				why = `degraded: store shard "redis" is down`
+				for range 30 {
+					ask(t, conn, "open", "y")
+				}
+			}
+			eventually(t, "/readyz?verbose says "+why, func() bool {
+				code, body := get(t, a.Addr("http"), "/readyz?verbose")
+				return code == 200 && strings.Contains(body, why)
+			})
+			eventually(t, "the breaker has backed off", func() bool { return time.Since(began) > 3*time.Second })
+			if _, metrics := get(t, a.Addr("admin"), "/metrics"); sample(metrics, `ratelimitd_limiter_degraded{mode="fail_closed"}`) != 1 {
+				t.Error("no metric says degraded")
+			}
+
+			redis.Restart()
+			there := time.Now()
+			// fail_closed admits only what was counted, so the first OK is Redis'.
+			eventually(t, "decisions are made by Redis", func() bool { return ask(t, conn, "closed", "x") == ok })
+			took := time.Since(there)
+			t.Logf("Redis was used %v after it had come", took)
+			if took > 5*time.Second { // two, where nothing else runs
+				t.Errorf("Redis was used %v after it had come", took)
+			}
+			wantCodes(t, conn, "closed", "x", ok, over)
+			wantCodes(t, conn, "strict", "x", ok, ok, ok)
+			wantServing(t, conn)
+			if code, body := get(t, a.Addr("http"), "/readyz?verbose"); code != 200 || strings.Contains(body, "degraded") {
+				t.Errorf("/readyz?verbose with Redis: got status %d, body %q, want nothing degraded", code, body)
+			}
+			if said := log.String(); secret == "" && !strings.Contains(said, "key secret cannot be read from Redis") {
+				t.Errorf("the log does not tell of Redis:\n%s", said)
+			}
+		})
+	}
+}
+
+// wantServing wants all three names of the health service to say SERVING.
+func wantServing(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	for _, name := range []string{"", "ratelimit", "liveness"} {
+		resp, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+		if err != nil || resp.Status != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: got %v, %v, want SERVING", name, resp.GetStatus(), err)
 		}
-	}
-	began := time.Now()
-	wantCodes(t, conn, "open", "x", ok, ok, ok)
-	wantCodes(t, conn, "closed", "x", over, over)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("five answers without Redis took %v", took)
-	}
-	eventually(t, "the log tells of Redis", func() bool {
-		return strings.Contains(log.String(), "key secret cannot be read from Redis")
-	})
-
-	if _, metrics := get(t, a.Addr("admin"), "/metrics"); !strings.Contains(metrics, "\nratelimitd_app_key_secret_known 0\n") {
-		t.Error("ratelimitd_app_key_secret_known is not 0")
-	}
-
-	redis.Restart()
-	there := time.Now()
-	// fail_closed admits only what was counted, so the first OK is Redis'.
-	eventually(t, "decisions are made by Redis", func() bool { return ask(t, conn, "closed", "x") == ok })
-	t.Logf("Redis was used %v after it had come", time.Since(there))
-	wantCodes(t, conn, "closed", "x", over)
-	wantCodes(t, conn, "open", "x", ok, over)
-	if _, metrics := get(t, a.Addr("admin"), "/metrics"); !strings.Contains(metrics, "\nratelimitd_app_key_secret_known 1\n") {
-		t.Error("ratelimitd_app_key_secret_known is not 1")
 	}
 }
 

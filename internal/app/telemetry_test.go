@@ -128,6 +128,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		wantCodes(t, dial(t, a), "api", "x", ok)
 		wantCodes(t, dial(t, a), "shadow", "x", ok) // its series come with the first
+		if url != "" {
+			redis.Stop() // there is more to say when it is away
+			conn := dial(t, a)
+			eventually(t, "the breaker opens", func() bool {
+				ask(t, conn, "api", "y")
+				_, metrics := get(t, a.Addr("admin"), "/metrics")
+				return sample(metrics, `ratelimitd_breaker_state{shard="redis"}`) == 1
+			})
+		}
 		_, metrics := get(t, a.Addr("admin"), "/metrics")
 		maps.Copy(shown, families(metrics))
 	}

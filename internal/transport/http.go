@@ -74,6 +74,11 @@ func ready(w http.ResponseWriter, r *http.Request, o Options) {
 				text += "rules: none loaded yet\n"
 			}
 		}
+		if o.Degraded != nil {
+			for _, why := range o.Degraded() {
+				text += "degraded: " + why + "\n"
+			}
+		}
 	}
 	writeText(w, code, text)
 }

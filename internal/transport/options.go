@@ -24,6 +24,7 @@ type Options struct {
 	Decider          Decider
 	Snapshots        engine.Snapshots // what /readyz?verbose tells of; nil: nothing
 	Serving          func() bool      // whether /healthcheck and /readyz say yes; nil: always
+	Degraded         func() []string  // what /readyz?verbose says is amiss although there are answers, a sentence each; nil: nothing
 	Reflection       bool             // serve gRPC reflection
 	ResponseMetadata bool             // answer with dynamic metadata: the deciding rule, what remains, where it was paid
 	RetryJitter      bool             // spread Retry-After, so that clients refused together do not return together
