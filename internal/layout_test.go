@@ -25,9 +25,11 @@ var rooms = map[string]room{
 		"internal/bucket": "it keeps bucket states",
 		"internal/store":  "it implements the contract",
 	}},
-	"internal/store/redisstore": {hides: "Redis: the script, its encoding, pipelining, errors", imports: map[string]string{
-		"internal/bucket": "it sends limits to the script, whose parts lie beside the arithmetic",
-		"internal/store":  "it implements the contract",
+	"internal/redisconn": {hides: "how Redis is reached: URLs, Sentinels, TLS, credentials that change"},
+	"internal/store/redisstore": {hides: "Redis: the script, its encoding, pipelining, shards and slots, errors", imports: map[string]string{
+		"internal/bucket":    "it sends limits to the script, whose parts lie beside the arithmetic",
+		"internal/redisconn": "it connects to each node",
+		"internal/store":     "it implements the contract",
 	}},
 	"internal/store/storetest": {hides: "what every store must pass", forTests: true, imports: map[string]string{
 		"internal/bucket": "it makes limits",
@@ -137,6 +139,9 @@ var dependencies = map[string]dependency{
 	"github.com/gaissmai/bart": {
 		why: "the longest network of an address, among any number of them", in: []string{"internal/rule"},
 	},
+	"github.com/fsnotify/fsnotify": {
+		why: "the system's events of changed files, on every system", in: []string{"internal/config"},
+	},
 	"github.com/google/go-cmp": {
 		why: "diffs of structs", in: []string{"*"}, testOnly: true,
 	},
@@ -147,7 +152,7 @@ var dependencies = map[string]dependency{
 		why: "metrics, through the registerer a package is given", in: []string{"*"},
 	},
 	"github.com/redis/go-redis/v9": {
-		why: "the Redis client", in: []string{"internal/store/redisstore", "internal/redistest", "internal/app"},
+		why: "the Redis client", in: []string{"internal/redisconn", "internal/store/redisstore", "internal/redistest", "internal/app"},
 	},
 	"github.com/rogpeppe/go-internal": {
 		why: "testscript: the command line's behaviour as scripts", in: []string{"cmd/ratelimitd"}, testOnly: true,
@@ -224,7 +229,7 @@ var bans = []ban{
 		of: []string{"google.golang.org/protobuf", "google.golang.org/grpc", "github.com/envoyproxy"}, why: "proto types stop in transport",
 	},
 	{
-		in: "internal", except: []string{"internal/store/redisstore", "internal/redistest", "internal/config", "internal/app"},
+		in: "internal", except: []string{"internal/redisconn", "internal/store/redisstore", "internal/redistest", "internal/config", "internal/app"},
 		of: []string{"github.com/redis"}, why: "Redis types stop in redisstore",
 	},
 }

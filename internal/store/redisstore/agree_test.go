@@ -126,7 +126,7 @@ func (w *world) round(requests int) {
 		batch[i] = w.request()
 		c := newCall()
 		now := func() time.Time { return time.UnixMicro(batch[i].now) }
-		if err := c.encode(batch[i].charges, now); err != nil {
+		if err := c.encode(batch[i].charges, whole, now); err != nil {
 			w.t.Fatal(err)
 		}
 		for k := range c.keys {

@@ -136,8 +136,7 @@ func BenchmarkCarrier(b *testing.B) {
 				server, s := benchStore(b, tuning{queue: 1024})
 				s.tuning = tuning{senders: senders, charges: 128, queue: 1024}
 				for range senders {
-					s.senders.Add(1)
-					go s.sendPipelines()
+					s.workers.Go(s.sendPipelines)
 				}
 				benchTake(b, server, callers, 1, benchKeys, func(c []store.Charge, out []store.Decision) error {
 					return s.Take(context.Background(), c, out)
@@ -159,7 +158,7 @@ func BenchmarkCarrier(b *testing.B) {
 func (s *Store) takePlain(charges []store.Charge, out []store.Decision) error {
 	c := s.idle.Get().(*call)
 	defer s.idle.Put(c)
-	if err := c.encode(charges, nil); err != nil {
+	if err := c.encode(charges, whole, nil); err != nil {
 		return err
 	}
 	args := make([]any, 0, 4)
@@ -177,24 +176,24 @@ func (s *Store) takePlain(charges []store.Charge, out []store.Decision) error {
 
 // sendPipelines is send with a pipeline of calls in place of one for all.
 func (s *Store) sendPipelines() {
-	defer s.senders.Done()
+	client, calls := s.lanes.first().node.Load().client, s.lanes.first().calls
 	var batch []*call
 	for {
 		select {
 		case <-s.closing:
 			return
-		case c := <-s.calls:
+		case c := <-calls:
 			batch = append(batch[:0], c)
 		}
 		for gathering := true; gathering && len(batch) < s.tuning.charges; {
 			select {
-			case c := <-s.calls:
+			case c := <-calls:
 				batch = append(batch, c)
 			default:
 				gathering = false
 			}
 		}
-		pipe := s.client.Pipeline()
+		pipe := client.Pipeline()
 		cmds := make([]*redis.IntSliceCmd, len(batch))
 		for i, c := range batch {
 			cmds[i] = redis.NewIntSliceCmd(context.Background(), "evalsha", scriptHash, 1, c.keys[0], c.request)
@@ -202,10 +201,10 @@ func (s *Store) sendPipelines() {
 		}
 		_, err := pipe.Exec(context.Background())
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			if err := s.client.ScriptLoad(context.Background(), script).Err(); err != nil {
+			if err := client.ScriptLoad(context.Background(), script).Err(); err != nil {
 				panic(err) // a benchmark
 			}
-			pipe = s.client.Pipeline()
+			pipe = client.Pipeline()
 			for _, cmd := range cmds {
 				cmd.SetErr(nil)
 				_ = pipe.Process(context.Background(), cmd)

@@ -19,6 +19,8 @@ import (
 var (
 	errClosed  = errors.New("store is closed")
 	errNoKey   = errors.New("key secret is not known yet")
+	errFull    = errors.New("too many requests wait for the shard")
+	errNowhere = errors.New("no master is known")
 	errTimeout = fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
 )
 
@@ -38,11 +40,16 @@ var refusals = []string{
 func translate(err error) error {
 	var dial *net.OpError
 	switch {
-	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout):
+	case err == nil:
+		return nil
+	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, errNowhere):
 		return unsent(err)
 	// A permission may also be missing for a command in the middle of the script.
 	case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "script"):
 		return unavailable(err)
+	// A slot that moves on and on has sent it on and on.
+	case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"):
+		return unsent(err)
 	case slices.ContainsFunc(refusals, func(code string) bool { return redis.HasErrorPrefix(err, code) }):
 		return unsent(err)
 	default:
@@ -63,7 +70,7 @@ type outage struct {
 }
 
 // report tells of one failed call.
-func (o *outage) report(err error) {
+func (o *outage) report(shard string, err error) {
 	o.mu.Lock()
 	o.failed++
 	now := time.Now()
@@ -74,5 +81,5 @@ func (o *outage) report(err error) {
 	failed := o.failed
 	o.failed, o.last = 0, now
 	o.mu.Unlock()
-	o.logger.Warn("redis does not take charges", "error", err, "calls", failed)
+	o.logger.Warn("redis does not take charges", "shard", shard, "error", err, "calls", failed)
 }

@@ -16,6 +16,7 @@ import (
 type metrics struct {
 	ok, timeout, failed prometheus.Observer
 	inFlight            prometheus.Gauge
+	races, lost         prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -31,7 +32,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		Name: "ratelimitd_redisstore_requests_in_flight",
 		Help: "Requests whose charges are being taken in Redis now.",
 	})
-	for _, c := range []prometheus.Collector{duration, inFlight} {
+	races := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "ratelimitd_redisstore_lost_races_total",
+		Help: "Requests over several slots of a Cluster that were refused after some of them had been charged, which was given back.",
+	})
+	lost := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "ratelimitd_redisstore_lost_hits_total",
+		Help: "Calls that gave hits back after a lost race and may have been lost: those hits come back by refilling only.",
+	})
+	for _, c := range []prometheus.Collector{duration, inFlight, races, lost} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics of redisstore: %w", err)
 		}
@@ -41,7 +50,21 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		timeout:  duration.WithLabelValues("timeout"),
 		failed:   duration.WithLabelValues("error"),
 		inFlight: inFlight,
+		races:    races,
+		lost:     lost,
 	}, nil
+}
+
+func (m *metrics) lostRace() {
+	if m != nil {
+		m.races.Inc()
+	}
+}
+
+func (m *metrics) lostHits() {
+	if m != nil {
+		m.lost.Inc()
+	}
 }
 
 // observation is the measurement and the span of one Take.

@@ -49,6 +49,8 @@ func TestMetrics(t *testing.T) {
 		"ratelimitd_redisstore_request_duration_seconds timeout": 0,
 		"ratelimitd_redisstore_request_duration_seconds error":   1,
 		"ratelimitd_redisstore_requests_in_flight":               0,
+		"ratelimitd_redisstore_lost_races_total":                 0,
+		"ratelimitd_redisstore_lost_hits_total":                  0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

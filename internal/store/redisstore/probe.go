@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 	"github.com/ratelimitd/ratelimitd/internal/store"
@@ -20,17 +22,45 @@ var probeLimit = func() *bucket.Limit {
 	return l
 }()
 
-// Ping returns nil once a charge has been taken, on a key of its own that expires within a millisecond: it fails whenever
-// charges would, so on a server that answers but does not write too. It waits no longer than ctx says, twice the timeout
-// and 50 ms, and its error is one of Take's.
+// Ping returns nil once Probe has of every shard.
 func (s *Store) Ping(ctx context.Context) error {
+	for _, l := range s.lanes.all() {
+		if err := s.Probe(ctx, l.number); err != nil {
+			return fmt.Errorf("ping redis: %w", err)
+		}
+	}
+	return nil
+}
+
+// Probe returns nil once a charge has been taken at a shard, on a key of its own that expires within a millisecond: it
+// fails whenever charges would, so on a server that answers but does not write too. Shard 0 of a Cluster takes none, and
+// is well while every slot is served; a shard without slots is well. It waits no longer than ctx says, twice the timeout
+// and 50 ms, and its error is one of Take's.
+func (s *Store) Probe(ctx context.Context, shard int) error {
+	lanes := s.lanes.all()
+	if shard >= len(lanes) {
+		return unsent(fmt.Errorf("shard %d of %d", shard, len(lanes)))
+	}
+	l := lanes[shard]
+	key := l.probe.Load()
+	if key == nil {
+		if s.cluster != nil && shard == 0 && l.serves(s.cluster.slots.Load()) {
+			s.stir()
+			return unsent(errNowhere)
+		}
+		return nil
+	}
 	c := newCall()
 	charge := []store.Charge{{Limit: probeLimit, Hits: 1}}
-	if err := c.encode(charge, nil); err != nil {
-		return fmt.Errorf("ping redis: %w", unsent(err))
+	if err := c.encode(charge, whole, func() time.Time { return time.Time{} }); err != nil {
+		return unsent(err)
 	}
-	if _, err := s.eval(ctx, 1, []any{probeKey, c.request}); err != nil {
-		return fmt.Errorf("ping redis: %w", translate(err))
+	reply, err := s.run(ctx, l, scriptHash, script, *key, c.request)
+	if err != nil {
+		return fmt.Errorf("shard %s: %w", l.name, translate(err))
+	}
+	if list, ok := reply.([]any); !ok || len(list) != replyLen {
+		return unavailable(errors.New("reply of the script: want a list"))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ const spareTTL = time.Hour
 // carries it. Reused, unless its caller left while it was under way.
 type call struct {
 	charges int
+	slot    uint16   // of all its keys, in a Cluster
 	keys    []string // one a charge
 	request string   // as take.lua reads it
 	buf     []byte
@@ -29,6 +30,7 @@ type call struct {
 	state atomic.Int32 // one of waiting, departed, left
 	done  chan error
 	timer *time.Timer
+	lost  func() // told if hits that are given back, whose answer nobody waits for, may not have come; nil: the caller waits
 }
 
 // The states of a call: whoever moves it from waiting decides what becomes of it.
@@ -59,6 +61,17 @@ func (c *call) abandon(why error) error {
 	return unavailable(why)
 }
 
+// late is abandon for a caller whose time is over, unless the answer is there already: a process that did not run for a while
+// finds both at once.
+func (c *call) late(why error) error {
+	select {
+	case err := <-c.done:
+		return err
+	default:
+		return c.abandon(why)
+	}
+}
+
 // withdraw is abandon for a caller that would rather wait if c has departed already; then it returns false.
 func (c *call) withdraw() bool { return c.state.CompareAndSwap(waiting, left) }
 
@@ -66,10 +79,24 @@ func (c *call) withdraw() bool { return c.state.CompareAndSwap(waiting, left) }
 func (c *call) abandoned() bool { return c.state.Load() == left }
 
 // finish answers the caller. Nobody may be there to hear it.
-func (c *call) finish(err error) { c.done <- err }
+func (c *call) finish(err error) {
+	if err != nil && c.lost != nil {
+		c.lost()
+	}
+	c.done <- err
+}
+
+// A phase is what a call does of its request.
+type phase byte
+
+const (
+	whole   phase = iota // all: it is decided here and booked
+	look                 // it is decided and not booked: what it answers is what holds if the request is refused
+	refused              // it was refused elsewhere: what a refused request books is booked
+)
 
 // encode packs the charges of a request as take.lua reads them. now is nil for the clock of Redis.
-func (c *call) encode(charges []store.Charge, now func() time.Time) error {
+func (c *call) encode(charges []store.Charge, p phase, now func() time.Time) error {
 	if len(charges) > store.MaxCharges {
 		return fmt.Errorf("%d charges: must be at most %d", len(charges), store.MaxCharges)
 	}
@@ -87,6 +114,7 @@ func (c *call) encode(charges []store.Charge, now func() time.Time) error {
 	}
 	b = append7(b, at)
 	b = append7(b, spare)
+	b = append(b, byte(p))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(charges)))
 	for i := range charges {
 		b = appendCharge(b, &charges[i], at)

@@ -109,7 +109,7 @@ func TestRequestAllocatesOnce(t *testing.T) {
 	out := make([]store.Decision, len(charges))
 	c.reply = make([]int64, replyLen*len(charges))
 	got := testing.AllocsPerRun(100, func() {
-		if err := c.encode(charges, nil); err != nil {
+		if err := c.encode(charges, whole, nil); err != nil {
 			t.Fatal(err)
 		}
 		c.decode(out)

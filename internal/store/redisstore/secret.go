@@ -18,15 +18,16 @@ const (
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	fresh := make([]byte, secretLen)
 	_, _ = rand.Read(fresh) // never errs
-	if err := s.client.SetNX(ctx, secretKey, fresh, 0).Err(); err != nil {
+	if _, err := s.do(ctx, s.laneFor(secretKey), "setnx", secretKey, fresh); err != nil {
 		return nil, fmt.Errorf("create the key secret in redis: %w", err)
 	}
-	secret, err := s.client.Get(ctx, secretKey).Bytes()
+	reply, err := s.do(ctx, s.laneFor(secretKey), "get", secretKey)
 	if err != nil {
 		return nil, fmt.Errorf("read the key secret in redis: %w", err)
 	}
+	secret, _ := reply.(string)
 	if len(secret) < secretLen {
 		return nil, fmt.Errorf("key secret in redis at %q: got %d bytes, want %d", secretKey, len(secret), secretLen)
 	}
-	return secret, nil
+	return []byte(secret), nil
 }

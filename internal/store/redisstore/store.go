@@ -6,111 +6,109 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
 const (
 	defaultTimeout = 5 * time.Millisecond
-	// dialTimeout bounds a new connection, TLS included. Dialling goes on while calls time out: under their own
-	// deadline a connection that needs longer would never come to be.
-	dialTimeout = 2 * time.Second
 	// lateReply is how much longer than its callers a connection waits for a reply. Closing it at their deadline would
 	// answer every hiccup with a reconnection, and a network whose round trip is more than half the deadline would
 	// never get past the greeting.
 	lateReply = 50 * time.Millisecond
 )
 
-// Options configures New. Only URL must be given.
+// Options configures New. Only URL or Redis must be given.
 type Options struct {
-	URL        string                // redis://[user:password@]host:port[/db], rediss:// for TLS, unix:///path[?db=n]
+	URL        string                // as redisconn.Options.URL has it; for tests and commands
+	Redis      *redisconn.Redis      // beats URL; its owner closes it, after the store
 	Timeout    time.Duration         // longest wait of a Take; 0 means 5 ms
+	OnChange   func()                // called when a shard that was down may take charges again, and when a master has moved; must not block; nil: nobody
 	Now        func() time.Time      // the clock of every decision, for tests; nil: the clock of Redis
 	Registerer prometheus.Registerer // nil: no metrics
 	Tracer     trace.Tracer          // nil: no spans
 	Logger     *slog.Logger          // nil: slog.Default()
 }
 
-// Store takes charges in one Redis server. Made by New only; safe for concurrent use.
+// Store takes charges in Redis: in one server, in the master that Sentinels name, or in the masters of a Cluster. Made by
+// New only; safe for concurrent use. A shard is one master with its replicas, whichever of them is the master now; Shard,
+// Name and Probe tell of shards.
 type Store struct {
-	client  *redis.Client
+	redis   *redisconn.Redis
+	own     bool // redis was made here
 	timeout time.Duration
 	now     func() time.Time
 	tracer  trace.Tracer
 	metrics *metrics
 	outage  outage
+	logger  *slog.Logger
 	tuning  tuning
 
-	calls   chan *call
+	nodes   nodes
+	lanes   lanes
+	cluster *cluster // nil: one lane takes every key
+	notify  func()
+	stirred chan struct{} // capacity 1: look at the topology now
+
 	idle    sync.Pool // of *call
 	closing chan struct{}
 	close   sync.Once
-	senders sync.WaitGroup
+	workers sync.WaitGroup // senders and the watch
 }
 
 var _ store.Store = (*Store)(nil)
 
-// New returns a store on the Redis server at o.URL. It does not wait for Redis: a server that is away makes Take
-// unavailable until it comes. The error is a bad URL or a metric registered before; it never tells the URL, whose
-// password may be anywhere in what cannot be parsed. Close ends what New starts.
+// New returns a store on Redis. It does not wait for Redis: a server that is away makes Take unavailable until it comes.
+// The error is a bad URL or a metric registered before; it never tells the URL, whose password may be anywhere in what
+// cannot be parsed. Close ends what New starts.
 func New(o Options) (*Store, error) { return open(o, tuned) }
 
-// quiet silences go-redis's own log, which is one a process: all it has to say comes back as errors.
-var quiet = sync.OnceFunc(logging.Disable)
-
 func open(o Options, tuning tuning) (*Store, error) {
-	quiet()
-	opt, err := redis.ParseURL(o.URL)
-	if err != nil {
-		return nil, errors.New("redis url: want redis://[user:password@]host:port[/db], rediss://… or unix:///path[?db=n]")
-	}
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("redis timeout %v: must not be negative", o.Timeout)
 	}
 	s := &Store{
-		timeout: o.Timeout,
-		now:     o.Now,
-		tracer:  o.Tracer,
-		tuning:  tuning,
-		calls:   make(chan *call, tuning.queue),
+		redis: o.Redis, timeout: o.Timeout, now: o.Now, tracer: o.Tracer, logger: o.Logger, tuning: tuning, notify: o.OnChange,
+		stirred: make(chan struct{}, 1),
 		closing: make(chan struct{}),
 	}
 	if s.timeout == 0 {
 		s.timeout = defaultTimeout
 	}
-	s.outage.logger = o.Logger
-	if s.outage.logger == nil {
-		s.outage.logger = slog.Default()
+	if s.logger == nil {
+		s.logger = slog.Default()
+	}
+	s.outage.logger = s.logger
+	if s.notify == nil {
+		s.notify = func() {}
+	}
+	var err error
+	if s.redis == nil {
+		if s.redis, err = redisconn.New(redisconn.Options{URL: o.URL}); err != nil {
+			return nil, err
+		}
+		s.own = true
 	}
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeConn())
 	}
 	s.idle.New = func() any { return newCall() }
-
-	opt.Protocol = 2      // no greeting beyond what the server's ACL must grant anyway
-	opt.MaxRetries = -1   // a charge that may have been applied is never sent again
-	opt.DialerRetries = 1 // the next batch dials again
-	opt.DialTimeout = dialTimeout
-	opt.ReadTimeout = s.ioTimeout()
-	opt.WriteTimeout = s.ioTimeout()
-	opt.PoolTimeout = s.ioTimeout()
-	opt.PoolSize = tuning.senders + 2 // Ping and Secret never wait for a sender's connection
-	opt.ContextTimeoutEnabled = true
-	opt.DisableIdentity = true
-	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	s.client = redis.NewClient(opt)
-
-	for range tuning.senders {
-		s.senders.Add(1)
-		go s.send()
+	s.nodes.open = s.dial
+	switch s.redis.Kind() {
+	case redisconn.Cluster:
+		s.cluster = newCluster(s)
+	case redisconn.Sentinel:
+		s.addLane("redis")
+	default:
+		s.addLane("redis").node.Store(s.nodes.get(s.redis.Addrs()[0]))
 	}
+	s.workers.Go(s.watch)
 	return s, nil
 }
 
@@ -118,7 +116,8 @@ func open(o Options, tuning tuning) (*Store, error) {
 func (s *Store) ioTimeout() time.Duration { return 2*s.timeout + lateReply }
 
 // Take implements store.Store. It returns after Options.Timeout at the latest, or when ctx ends; a request that had not
-// been sent by then is not. A request with a provisional key is unavailable as a whole and never sent.
+// been sent by then is not. A request with a provisional key is unavailable as a whole and never sent. In a Cluster a
+// request over several slots is decided as "Across slots" of docs/redis.md has it.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, out []store.Decision) error {
 	if len(charges) == 0 {
 		return nil
@@ -126,9 +125,6 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, out []store.De
 	o := s.observe(ctx, len(charges))
 	err := s.take(ctx, charges, out)
 	if err != nil {
-		for i := range charges {
-			out[i] = store.Unpaid(&charges[i])
-		}
 		err = fmt.Errorf("take charges in redis: %w", err)
 	}
 	o.end(err)
@@ -136,33 +132,67 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, out []store.De
 }
 
 func (s *Store) take(ctx context.Context, charges []store.Charge, out []store.Decision) error {
+	if s.cluster != nil {
+		return s.takeInCluster(ctx, charges, out)
+	}
+	err := s.takeAt(ctx, s.lanes.first(), charges, out)
+	if err != nil {
+		leaveUnpaid(charges, out)
+	}
+	return err
+}
+
+func leaveUnpaid(charges []store.Charge, out []store.Decision) {
+	for i := range charges {
+		out[i] = store.Unpaid(&charges[i])
+	}
+}
+
+// takeAt takes charges whose keys share a slot at the lane of that slot. On an error out is as it was.
+func (s *Store) takeAt(ctx context.Context, l *lane, charges []store.Charge, out []store.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return unsent(err)
 	}
 	c := s.idle.Get().(*call)
-	if err := c.encode(charges, s.now); err != nil {
+	if err := c.encode(charges, whole, s.now); err != nil {
 		s.idle.Put(c)
 		return unsent(err)
 	}
 	c.timer.Reset(s.timeout)
-	err := s.exchange(ctx, c)
+	err := s.exchange(ctx, l, c)
 	if c.abandoned() {
+		if errors.Is(err, errTimeout) {
+			s.outage.report(l.name, err)
+		}
 		return err // a sender may still be writing it: it is the garbage collector's
 	}
 	c.timer.Stop()
+	s.collect(c, err, out[:len(charges)])
+	return err
+}
+
+// collect reads the answer of a call that its caller has not left, and puts it back.
+func (s *Store) collect(c *call, err error, out []store.Decision) {
 	if err == nil {
-		c.decode(out[:len(charges)])
+		c.decode(out)
 	}
 	c.reset()
 	s.idle.Put(c)
-	return err
 }
 
 // exchange gives c to a sender and waits for its answer, for the timer, or for ctx. The timer stands outside of the
 // call of Redis: a deadline handed down is honoured at the next socket operation, which is no bound on latency.
-func (s *Store) exchange(ctx context.Context, c *call) error {
+func (s *Store) exchange(ctx context.Context, l *lane, c *call) error {
+	if err := s.enqueue(ctx, l, c); err != nil {
+		return err
+	}
+	return s.await(ctx, c)
+}
+
+func (s *Store) enqueue(ctx context.Context, l *lane, c *call) error {
 	select {
-	case s.calls <- c:
+	case l.calls <- c:
+		return nil
 	case <-c.timer.C:
 		return c.abandon(errTimeout)
 	case <-ctx.Done():
@@ -170,15 +200,18 @@ func (s *Store) exchange(ctx context.Context, c *call) error {
 	case <-s.closing:
 		return c.abandon(errClosed)
 	}
+}
+
+func (s *Store) await(ctx context.Context, c *call) error {
 	closing := s.closing
 	for {
 		select {
 		case err := <-c.done:
 			return err
 		case <-c.timer.C:
-			return c.abandon(errTimeout)
+			return c.late(errTimeout)
 		case <-ctx.Done():
-			return c.abandon(ctx.Err())
+			return c.late(ctx.Err())
 		case <-closing:
 			if c.withdraw() {
 				return unsent(errClosed)
@@ -194,8 +227,28 @@ func (s *Store) Close() error {
 	var err error
 	s.close.Do(func() {
 		close(s.closing)
-		s.senders.Wait()
-		err = s.client.Close()
+		s.workers.Wait()
+		err = errors.Join(s.nodes.close(), s.closeConn())
 	})
 	return err
 }
+
+func (s *Store) closeConn() error {
+	if !s.own {
+		return nil
+	}
+	return s.redis.Close()
+}
+
+// lanes is a list that only grows. The zero value is empty; safe for concurrent use.
+type lanes struct{ list atomic.Pointer[[]*lane] }
+
+// all returns the lanes by number.
+func (l *lanes) all() []*lane {
+	if list := l.list.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+func (l *lanes) first() *lane { return l.all()[0] }

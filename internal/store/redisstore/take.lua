@@ -11,6 +11,7 @@ local call = redis.call
 local CREDIT, WINDOW, LOG = 1, 2, 3 -- families, and the first byte of what is stored
 local ENFORCE, NONE = 0, 1 -- votes; larger ones are quota groups
 local COUNT_BOOK = 2 -- BookWhenRefuses
+local WHOLE, LOOK_ONLY = 0, 1 -- phases; the third books as for a request refused elsewhere
 
 -- Ticks are powers of ten of microseconds, and travel and are stored as the exponent: at most 14, as a period is at most
 -- ten years. A larger one is none of ours: 0.
@@ -180,7 +181,7 @@ local function take_one(now, c)
   answer(allowed, granted, remaining, retry_after, reset_after, delay, tick)
 end
 
-local function take_many(now, charges)
+local function take_many(now, charges, phase)
   local start = size
 
   -- Ask, on copies.
@@ -211,7 +212,8 @@ local function take_many(now, charges)
   end
 
   -- Vote.
-  local refused, again = false, any_changed
+  local refused = phase ~= WHOLE
+  local again = refused or any_changed
   for i = 1, #charges do
     local c = charges[i]
     c.refuses = not c.allowed and (c.vote == ENFORCE or c.vote > NONE and not room[c.vote])
@@ -237,7 +239,7 @@ local function take_many(now, charges)
       local key = c.key
       local cell = bucket(c)
       local mode = LOOK
-      if c.book + 1 == REPORT or c.book + 1 == COUNT and c.refuses then
+      if phase ~= LOOK_ONLY and (c.book + 1 == REPORT or c.book + 1 == COUNT and c.refuses) then
         mode = c.book + 1
       end
       local _, granted, remaining, retry_after, reset_after, _, tick, changed, ttl =
@@ -261,8 +263,8 @@ local spare = 0 -- milliseconds a state outlives its use
 
 local key = 0
 for r = 1, #ARGV do
-  local now, many, at
-  now, spare, many, at = read('<I7I7I2', ARGV[r])
+  local now, phase, many, at
+  now, spare, phase, many, at = read('<I7I7BI2', ARGV[r])
   if now == 0 then
     if not clock then
       local time = call('TIME')
@@ -271,7 +273,7 @@ for r = 1, #ARGV do
     now = clock
   end
   now = min(now, MAX_TIME)
-  if many == 1 then
+  if many == 1 and phase == WHOLE then
     key = key + 1
     take_one(now, (parse_charge(KEYS[key], ARGV[r], at)))
   else
@@ -280,7 +282,7 @@ for r = 1, #ARGV do
       key = key + 1
       charges[i], at = parse_charge(KEYS[key], ARGV[r], at)
     end
-    take_many(now, charges)
+    take_many(now, charges, phase)
   end
 end
 

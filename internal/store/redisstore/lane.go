@@ -1,0 +1,113 @@
+package redisstore
+
+import (
+	"runtime"
+	"slices"
+	"sync/atomic"
+)
+
+// A lane is the way to one shard: the requests that wait for it, and the node that takes them now.
+type lane struct {
+	number int
+	name   string
+	calls  chan *call
+	node   atomic.Pointer[node]   // nil: nobody knows one
+	probe  atomic.Pointer[string] // a key of the shard that is no bucket's; nil: the shard has no keys
+	down   atomic.Bool            // the last call went wrong, or took longer than anybody waits
+}
+
+// addLane makes a lane and the goroutines that carry its requests. One goroutine at a time may call it.
+func (s *Store) addLane(name string) *lane {
+	before := s.lanes.all()
+	l := &lane{number: len(before), name: name, calls: make(chan *call, s.tuning.queue)}
+	if s.redis.Kind() != clusterKind {
+		key := probeKey
+		l.probe.Store(&key)
+	}
+	list := append(slices.Clip(before), l)
+	s.lanes.list.Store(&list)
+	for range s.tuning.senders {
+		s.workers.Go(func() { s.send(l) })
+	}
+	return l
+}
+
+// tuning are the numbers of group commit. docs/redis.md has the measurements they come from.
+type tuning struct {
+	senders int // calls of a shard in flight at once
+	charges int // a batch takes no further request once it has this many charges: it bounds how long Redis is busy
+	queue   int // requests that wait for a sender
+}
+
+var tuned = tuning{senders: 2, charges: 128, queue: 1024}
+
+// send carries a lane's batches until the store closes. It waits for a first request and takes along all that have
+// gathered behind it, without waiting for more: an idle store sends at once, a busy one sends what came while all its
+// senders were in flight.
+func (s *Store) send(l *lane) {
+	var b batch
+	for {
+		select {
+		case <-s.closing:
+			return
+		case c := <-l.calls:
+			b.add(c)
+		}
+		// Let those that are about to ask be heard: a burst of requests wakes as many goroutines.
+		runtime.Gosched()
+		for gathering := true; gathering && b.charges < s.tuning.charges; {
+			select {
+			case c := <-l.calls:
+				b.add(c)
+			default:
+				gathering = false
+			}
+		}
+		s.deliver(l, &b)
+	}
+}
+
+// batch is the requests of one call of Redis. The zero value is empty.
+type batch struct {
+	calls   []*call
+	charges int
+	errands []*errand // reused
+}
+
+// add takes c along, unless its caller has left already.
+func (b *batch) add(c *call) {
+	if c.depart() {
+		b.calls = append(b.calls, c)
+		b.charges += c.charges
+	}
+}
+
+// group makes an errand a slot: in a Cluster a script may touch no more.
+func (b *batch) group() []*errand {
+	slices.SortStableFunc(b.calls, func(x, y *call) int { return int(x.slot) - int(y.slot) })
+	errands := b.errands[:0]
+	for from := 0; from < len(b.calls); {
+		to := from + 1
+		for to < len(b.calls) && b.calls[to].slot == b.calls[from].slot {
+			to++
+		}
+		if len(errands) < cap(errands) {
+			errands = errands[:len(errands)+1]
+		} else {
+			errands = append(errands, new(errand))
+		}
+		errands[len(errands)-1].pack(b.calls[from:to])
+		from = to
+	}
+	b.errands = errands
+	return errands
+}
+
+// clear empties the batch once all its calls are answered.
+func (b *batch) clear() {
+	for _, e := range b.errands {
+		e.clear()
+	}
+	clear(b.calls)
+	b.calls, b.charges = b.calls[:0], 0
+}
