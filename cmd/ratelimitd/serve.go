@@ -44,7 +44,8 @@ process and for trying things. With it, all processes on one Redis share their
 buckets. Redis need not be there at the start: until it is, each limit answers as
 its on_backend_failure says.
 
-SIGHUP reads the rules again; if they are wrong, the last good ones stay, and the log
+The rules are followed: a change of their files is served within two seconds, and
+SIGHUP has them read at once. If they are wrong, the last good ones stay, and the log
 says why. SIGTERM and SIGINT drain: health says "not serving", calls are answered
 for --drain-delay more, so that every proxy notices, then connections are ended and
 the process exits with 0. A second signal ends it at once.
@@ -67,6 +68,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Rules, "rules", "", "the rules: a `path` of a file, or of a directory of *.yaml, *.yml and *.json")
+	flags.BoolVar(&o.AllowEmptyRules, "allow-empty-rules", false, "let rules without any rule become current, which lets everything pass")
+	flags.BoolVar(&o.StartWithoutRules, "start-without-rules", false, "say \"serving\" before there are rules; until then calls are answered with an error")
+	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none")
 	choiceVar(flags, &f.profile, "default-profile", "whose answers files give that name no profile: ours, or the reference service's", "native", "envoy")
 	flags.StringVar(&o.GRPCAddr, "grpc-addr", app.DefaultGRPCAddr, "`address` of the gRPC port")
 	flags.StringVar(&o.HTTPAddr, "http-addr", app.DefaultHTTPAddr, "`address` of the HTTP port")

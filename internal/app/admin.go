@@ -22,13 +22,13 @@ type page struct {
 
 // adminHandler serves the pages of the admin port, which read and change nothing. There is no authentication: whoever
 // can reach the port can read them. The command line (/debug/pprof/cmdline) is not shown, since it may hold a password.
-func adminHandler(reg *prometheus.Registry, files *config.Files, rlconfig http.Handler) http.Handler {
+func adminHandler(reg *prometheus.Registry, rules *config.Live, rlconfig http.Handler) http.Handler {
 	pages := []page{
 		{"/metrics", "metrics for Prometheus", promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 			Registry: reg, EnableOpenMetrics: true,
 		})},
 		{"/rlconfig", "the current limits, one a line", rlconfig},
-		{"/config", "which version of the rules is current, and what the last load said", configStatus(files)},
+		{"/config", "which version of the rules is current, and what the last load said", configStatus(rules)},
 		{"/debug/pprof/", "runtime profiles: heap, goroutine, allocs, block, mutex, …", http.HandlerFunc(pprof.Index)},
 		{"/debug/pprof/profile", "CPU profile, of ?seconds=30", http.HandlerFunc(pprof.Profile)},
 		{"/debug/pprof/trace", "execution trace, of ?seconds=1", http.HandlerFunc(pprof.Trace)},
@@ -52,11 +52,11 @@ func adminHandler(reg *prometheus.Registry, files *config.Files, rlconfig http.H
 }
 
 // configStatus shows what became of the loads of the rules.
-func configStatus(files *config.Files) http.Handler {
+func configStatus(rules *config.Live) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		_ = e.Encode(files.Status()) // the only error left is the client's connection
+		_ = e.Encode(rules.Status()) // the only error left is the client's connection
 	})
 }

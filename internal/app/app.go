@@ -21,7 +21,6 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 	"github.com/ratelimitd/ratelimitd/internal/limiter"
-	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
@@ -32,7 +31,9 @@ type App struct {
 	o       Options
 	log     *slog.Logger
 	reg     *prometheus.Registry
-	files   *config.Files
+	rules   *config.Live
+	source  config.Source
+	nudge   func() // has the source look again
 	engine  *engine.Engine
 	grpc    *transport.GRPC
 	http    http.Handler
@@ -79,10 +80,7 @@ func New(o Options) (_ *App, err error) {
 	}()
 
 	// One straight function on purpose: what depends on what can be read from top to bottom.
-	a.files, err = config.NewFiles(o.Rules, config.Options{
-		Rules: rule.Options{DefaultProfile: o.DefaultProfile}, Registerer: a.reg, Logger: a.log,
-	})
-	if err != nil {
+	if err := a.newRules(); err != nil {
 		return nil, err
 	}
 
@@ -107,7 +105,7 @@ func New(o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.engine, err = engine.New(engine.Options{
-		Snapshots: a.files, Store: buckets, Keyer: a.keyer,
+		Snapshots: a.rules, Store: buckets, Keyer: a.keyer,
 		Shadow: o.Shadow, OverrideMax: o.OverrideMax,
 		Registerer: a.reg, Logger: a.log, Tracer: tracer,
 	})
@@ -115,14 +113,14 @@ func New(o Options) (_ *App, err error) {
 		return nil, fmt.Errorf("make engine: %w", err)
 	}
 	doors := transport.Options{
-		Decider: a.engine, Snapshots: a.files, Serving: a.serving.Load, Degraded: a.degraded,
+		Decider: a.engine, Snapshots: a.rules, Serving: a.serving.Load, Degraded: a.degraded,
 		Reflection: o.Reflection, ResponseMetadata: o.ResponseMetadata, RetryJitter: o.RetryJitter, Problem: o.Problem,
 		Headers: o.Headers, Registerer: a.reg, Logger: a.log, ServerOptions: serverOptions,
 	}
 	a.grpc = transport.NewGRPC(doors)
 	a.undo.add("end the gRPC server", a.grpc.Drain) // it has goroutines before it serves
 	a.http = transport.HTTP(doors)
-	a.admin = adminHandler(a.reg, a.files, transport.RLConfig(a.files))
+	a.admin = adminHandler(a.reg, a.rules, transport.RLConfig(a.rules))
 	return a, nil
 }
 
@@ -179,10 +177,9 @@ func (a *App) start(ctx context.Context) error {
 		a.engine.Drain()
 		return nil
 	})
+	a.undo.add("stop following the rules", background(a.followRules))
 	a.undo.add("tell proxies and wait", a.leave)
-
-	a.serving.Store(true)
-	a.grpc.SetServing(true)
+	a.await()
 	a.log.Info("serving", "grpc", a.listeners["grpc"].Addr().String(), "http", a.listeners["http"].Addr().String(),
 		"admin", a.listeners["admin"].Addr().String(), "store", a.storeName())
 	return nil

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
@@ -32,8 +34,15 @@ const (
 type Options struct {
 	Build Build
 
-	Rules          string       // a file, or a directory of rules
-	DefaultProfile rule.Profile // of files that name none
+	// Where the rules come from: one of these.
+	Rules     string                  // a file, or a directory of rules
+	Reference *config.ReferenceLayout // files in the reference service's layout
+
+	DefaultProfile    rule.Profile // of files that name none
+	MergeDomains      bool         // in profile envoy: whether several files may add to one domain
+	AllowEmptyRules   bool         // whether a version without any rule may become current
+	StartWithoutRules bool         // say "serving" before there are rules; calls are answered with an error until there are
+	StateDir          string       // keeps the last good rules for the next start; "": nowhere
 
 	GRPCAddr    string
 	HTTPAddr    string
@@ -65,8 +74,11 @@ type Options struct {
 // validate returns everything that is wrong, in the words of the command line.
 func (o *Options) validate() error {
 	var errs []error
-	if o.Rules == "" {
+	switch names := o.origins(); {
+	case len(names) == 0:
 		errs = append(errs, errors.New("--rules: want a file or a directory of rules"))
+	case len(names) > 1:
+		errs = append(errs, fmt.Errorf("%s: want one origin of rules", strings.Join(names, " and ")))
 	}
 	if o.KeySecret != "" {
 		if _, err := store.NewKeyer([]byte(o.KeySecret)); err != nil {

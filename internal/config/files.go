@@ -1,146 +1,184 @@
 package config
 
 import (
+	"context"
 	"crypto/sha256"
-	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
 
-// Options configures NewFiles. The zero value is usable.
-type Options struct {
-	Rules      rule.Options
-	Registerer prometheus.Registerer // nil: no metrics
-	Logger     *slog.Logger          // nil: slog.Default()
-	Now        func() time.Time      // nil: time.Now
+// How files are looked at. A change that the system tells of is current within longestQuiet and a little; one that it
+// does not tell of (a network file system, a link far above the rules) at the next poll.
+const (
+	DefaultPoll  = 10 * time.Second
+	quiet        = 100 * time.Millisecond // without an event, before files are read: who writes is likely done
+	longestQuiet = time.Second            // after the first event, be there more or not
+	confirmation = 50 * time.Millisecond  // between the two readings that must agree
+)
+
+// FilesOptions configures NewFiles and NewReferenceFiles. The zero value is usable.
+type FilesOptions struct {
+	Poll   time.Duration // how often files are read without being told of a change; 0: DefaultPoll
+	Logger *slog.Logger  // nil: slog.Default()
 }
 
-// Files is a set of rules on disk. Safe for concurrent use; made by NewFiles.
+// Files is the Source of rules on disk. It reads them when they change, waits until they hold still, and delivers every
+// content once. Made by NewFiles or NewReferenceFiles.
 type Files struct {
-	path    string
-	rules   rule.Options
-	log     *slog.Logger
-	now     func() time.Time
-	current atomic.Pointer[rule.Snapshot]
+	origin string
+	read   func() ([]rule.File, error)
+	places func() places
+	poll   time.Duration
+	log    *slog.Logger
+	nudged chan struct{}
 
-	loading sync.Mutex // one load at a time, so that an older one cannot overwrite a newer
-	digest  [sha256.Size]byte
-
-	mu     sync.Mutex // guards status
-	status Status
+	mu   sync.Mutex // guards seen
+	seen view       // what was delivered last
 }
 
-// Status is what became of the loads so far.
-type Status struct {
-	Path     string    `json:"path"`
-	Version  int64     `json:"version"`            // counts the versions that became current, from 1
-	Hash     string    `json:"hash"`               // of the current version's content
-	Loaded   time.Time `json:"loaded"`             // when a load last succeeded, be it with unchanged bytes
-	LastOK   bool      `json:"last_load_ok"`       // whether the last load succeeded
-	Error    string    `json:"error,omitempty"`    // what the last load said, if it did not: a problem a line
-	Failures int64     `json:"failures"`           // loads that failed
-	Warnings []string  `json:"warnings,omitempty"` // of the current version: a finding a line
+// view is what the files held at one moment.
+type view struct {
+	files  []rule.File
+	err    error
+	sum    [sha256.Size]byte            // of both
+	values map[string][sha256.Size]byte // of the files of values that the rules name
 }
 
-// NewFiles loads the rules at path, a file or a directory as Read takes it. The error is the first load's.
-func NewFiles(path string, o Options) (*Files, error) {
-	f := &Files{path: path, rules: o.Rules, log: o.Logger, now: o.Now, status: Status{Path: path}}
+func (v view) equal(w view) bool { return v.sum == w.sum && maps.Equal(v.values, w.values) }
+
+// NewFiles returns the rules at path, a file or a directory as Read takes it. It reads nothing yet.
+func NewFiles(path string, o FilesOptions) *Files {
+	return newFiles("files "+path, o, func() ([]rule.File, error) { return Read(path) },
+		func() places { return placesOf(path) })
+}
+
+func newFiles(origin string, o FilesOptions, read func() ([]rule.File, error), places func() places) *Files {
+	f := &Files{origin: origin, read: read, places: places, poll: o.Poll, log: o.Logger, nudged: make(chan struct{}, 1)}
+	if f.poll == 0 {
+		f.poll = DefaultPoll
+	}
 	if f.log == nil {
 		f.log = slog.Default()
 	}
-	if f.now == nil {
-		f.now = time.Now
+	return f
+}
+
+// Update reads the files as they are, for a start that wants to know at once whether they are good. Call it before Run.
+func (f *Files) Update() Update {
+	v := f.look()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.updateLocked(v)
+}
+
+// Nudge makes Run read the files, and deliver them even if nothing has changed. It does not block.
+func (f *Files) Nudge() {
+	select {
+	case f.nudged <- struct{}{}:
+	default: // one is on its way
 	}
-	if err := f.load(); err != nil {
-		return nil, fmt.Errorf("load rules %q: %w", path, err)
+}
+
+// ReadValues reads a file of values that the rules name, for rule.Options. Run looks at it as at the rules from then on.
+func (f *Files) ReadValues(name string) ([]byte, error) {
+	data, err := ReadFile(name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen.values == nil {
+		f.seen.values = map[string][sha256.Size]byte{}
 	}
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(collector{f}); err != nil {
-			return nil, fmt.Errorf("register config metrics: %w", err)
+	f.seen.values[name] = sumOf(data, err)
+	return data, err
+}
+
+// Run delivers the files whenever they have changed, until ctx ends; it returns nil.
+func (f *Files) Run(ctx context.Context, deliver func(Update)) error {
+	for _, name := range stuck(f.places(), mountPoints()) {
+		f.log.Warn("a file of rules is a mount of its own (a subPath in Kubernetes?): changes are not seen before the next start",
+			"file", name)
+	}
+	w := newWatcher(f.log)
+	defer w.close()
+	poll := time.NewTicker(f.poll)
+	defer poll.Stop()
+	settled := time.NewTimer(0) // what changed before this line has no event
+	defer settled.Stop()
+	var since time.Time // of the first event that no reading has followed; zero: none
+	for {
+		force := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-w.events:
+			if !w.concerns(e) {
+				continue
+			}
+			if since.IsZero() {
+				since = time.Now()
+			}
+			settled.Reset(min(quiet, max(0, longestQuiet-time.Since(since))))
+			continue
+		case err := <-w.errors: // an overflow: events are lost
+			f.log.Warn("files are looked at, since events are lost", "error", err)
+		case <-settled.C:
+		case <-poll.C:
+		case <-f.nudged:
+			force = true
+		}
+		since = time.Time{}
+		w.update(f.places()) // first watch, then read: what changes between the two has an event
+		if !f.deliver(ctx, force, deliver) {
+			settled.Reset(quiet)
 		}
 	}
-	return f, nil
 }
 
-// Current returns the last good rules, never nil.
-func (f *Files) Current() *rule.Snapshot { return f.current.Load() }
-
-// Status returns what became of the loads so far.
-func (f *Files) Status() Status {
+// deliver delivers the files if they have changed. It reports false if they are being written at this moment.
+func (f *Files) deliver(ctx context.Context, force bool, deliver func(Update)) bool {
+	v := f.look()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.status
-}
-
-// Reload reads the rules again. If they are unreadable, bad or gone, the last good ones stay, Status and the gauges say
-// so, and the error has every problem with its place: rule.Errors, or what could not be read.
-func (f *Files) Reload() error {
-	if err := f.load(); err != nil {
-		return fmt.Errorf("reload rules %q: %w", f.path, err)
-	}
-	return nil
-}
-
-// load reads, compiles and publishes, and notes what became of it.
-func (f *Files) load() error {
-	f.loading.Lock()
-	defer f.loading.Unlock()
-
-	files, err := Read(f.path)
-	if err != nil {
-		return f.failed(err)
-	}
-	sum := digest(files)
-	if f.current.Load() != nil && sum == f.digest {
-		f.unchanged()
-		return nil
-	}
-	snapshot, warnings, err := rule.Load(files, f.rules)
-	if err != nil {
-		return f.failed(err)
-	}
-	f.digest = sum
-	f.current.Store(snapshot)
-	f.published(snapshot, warnings)
-	return nil
-}
-
-func (f *Files) failed(err error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status.LastOK = false
-	f.status.Error = err.Error()
-	f.status.Failures++
-	return err
-}
-
-// unchanged notes that the files hold the current rules, as they do again when a bad change has been taken back.
-func (f *Files) unchanged() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status.LastOK, f.status.Error, f.status.Loaded = true, "", f.now()
-}
-
-func (f *Files) published(s *rule.Snapshot, warnings []rule.Warning) {
-	lines := make([]string, len(warnings))
-	for i := range warnings {
-		lines[i] = warnings[i].String()
-		f.log.Warn("rules loaded with a finding", "finding", lines[i])
-	}
-	f.mu.Lock()
-	f.status.Version++
-	f.status.Hash = s.Hash()
-	f.status.Loaded = f.now()
-	f.status.LastOK, f.status.Error = true, ""
-	f.status.Warnings = lines
-	st := f.status
+	changed := !v.equal(f.seen)
 	f.mu.Unlock()
-	f.log.Info("rules loaded", "path", f.path, "version", st.Version, "hash", st.Hash,
-		"domains", len(s.Domains()), "limits", s.LimitCount(), "findings", len(lines))
+	if !changed && !force {
+		return true
+	}
+	// Half a file is often a valid one with fewer limits, and a set may be read while it is replaced.
+	select {
+	case <-ctx.Done():
+		return true
+	case <-time.After(confirmation):
+	}
+	if !v.equal(f.look()) {
+		return false
+	}
+	f.mu.Lock()
+	u := f.updateLocked(v)
+	f.mu.Unlock()
+	deliver(u) // unlocked, since it calls ReadValues
+	return true
+}
+
+// look reads everything: the rules, and the files of values that the last rules named.
+func (f *Files) look() view {
+	var v view
+	v.files, v.err = f.read()
+	v.sum = digest(v.files, v.err)
+	f.mu.Lock()
+	names := maps.Clone(f.seen.values)
+	f.mu.Unlock()
+	for name := range names {
+		names[name] = sumOf(ReadFile(name))
+	}
+	v.values = names
+	return v
+}
+
+// updateLocked takes v as seen, and returns it for delivery; the rules will name their files of values again.
+func (f *Files) updateLocked(v view) Update {
+	f.seen = view{sum: v.sum}
+	return Update{Origin: f.origin, Files: v.files, Err: v.err}
 }

@@ -39,7 +39,7 @@ func Read(path string) ([]rule.File, error) {
 	files := make([]rule.File, 0, len(names))
 	var errs []error
 	for _, name := range names {
-		data, err := readFile(name)
+		data, err := ReadFile(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -84,7 +84,8 @@ func isRules(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-func readFile(name string) ([]byte, error) {
+// ReadFile returns the bytes of a file of rules, or of a file of values that they name; one that is too large is an error.
+func ReadFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -100,17 +101,25 @@ func readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// digest identifies the bytes of a set of files, so that an unchanged set is not compiled again.
-func digest(files []rule.File) [sha256.Size]byte {
+// digest identifies what reading a set of files gave, so that an unchanged set is not delivered again.
+func digest(files []rule.File, err error) [sha256.Size]byte {
 	h := sha256.New()
-	var size [8]byte
+	part := func(b []byte) {
+		// Each part goes in behind its length: two sets never run together.
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
+		h.Write(b)
+	}
 	for _, f := range files {
-		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
-			// Each part goes in behind its length: two sets never run together.
-			binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-			h.Write(size[:])
-			h.Write(part)
-		}
+		part([]byte(f.Name))
+		part(f.Data)
+	}
+	if err != nil {
+		part([]byte(err.Error()))
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// sumOf identifies what reading one file gave.
+func sumOf(data []byte, err error) [sha256.Size]byte {
+	return digest([]rule.File{{Data: data}}, err)
 }

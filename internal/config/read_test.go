@@ -124,12 +124,12 @@ func TestDigest(t *testing.T) {
 	}
 	seen := map[[32]byte]int{}
 	for i, files := range sets {
-		d := digest(files)
+		d := digest(files, nil)
 		if j, ok := seen[d]; ok {
 			t.Errorf("sets %d and %d have one digest", i, j)
 		}
 		seen[d] = i
-		if d != digest(files) {
+		if d != digest(files, nil) {
 			t.Errorf("set %d has two digests", i)
 		}
 	}
