@@ -248,6 +248,8 @@ func readSources(root fs.FS) ([]source, error) {
 			return err
 		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || strings.HasPrefix(entry.Name(), "_") || entry.Name() == "testdata"):
 			return fs.SkipDir
+		case entry.IsDir() && name != "." && otherModule(root, name):
+			return fs.SkipDir
 		case entry.IsDir() || path.Ext(name) != ".go":
 			return nil
 		}
@@ -260,6 +262,12 @@ func readSources(root fs.FS) ([]source, error) {
 		return err
 	})
 	return sources, err
+}
+
+// otherModule reports whether a directory is a Go module of its own, whose libraries are not in our go.mod.
+func otherModule(root fs.FS, dir string) bool {
+	_, err := fs.Stat(root, path.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func parseSource(name string, text []byte) (source, error) {

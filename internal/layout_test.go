@@ -35,6 +35,8 @@ var rooms = map[string]room{
 		"internal/bucket": "it makes limits",
 		"internal/store":  "it drives the contract",
 	}},
+	"internal/servertls": {hides: "the certificate that a port shows and the callers it admits, read again when rotated"},
+	"internal/certtest":  {hides: "how certificates are made for a test", forTests: true},
 	"internal/redistest": {hides: "how a real redis-server is started for a test", forTests: true},
 	"internal/rule": {hides: "the schema of rules, its compiler and the matcher", imports: map[string]string{
 		"internal/bucket": "a rule compiles to limits",
@@ -103,6 +105,7 @@ var rooms = map[string]room{
 var testImports = map[string]string{
 	"internal/bucket/script":    "every twin of the arithmetic passes the same scripts",
 	"internal/redistest":        "what uses Redis is tested on a real one",
+	"internal/certtest":         "what speaks TLS is tested with certificates of its own",
 	"internal/store/storetest":  "every store passes it",
 	"internal/store/memstore":   "decisions are tested on a real store",
 	"internal/store/redisstore": "decisions are tested on a real store",
@@ -140,7 +143,7 @@ var dependencies = map[string]dependency{
 		why: "the longest network of an address, among any number of them", in: []string{"internal/rule"},
 	},
 	"github.com/fsnotify/fsnotify": {
-		why: "the system's events of changed files, on every system", in: []string{"internal/config"},
+		why: "the system's events of changed files, on every system", in: []string{"internal/config", "internal/servertls"},
 	},
 	"github.com/google/go-cmp": {
 		why: "diffs of structs", in: []string{"*"}, testOnly: true,
