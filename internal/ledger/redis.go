@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The keys, all in one slot of a cluster. They have no time to live: under an eviction policy of volatile-* they stay.
+const (
+	stateKey = "rl1:{audit}:state" // a hash: the fields, and the head
+	logKey   = "rl1:{audit}:log"   // a list of entries
+	blobsKey = "rl1:{audit}:blobs" // a hash: digest → value
+	channel  = "rl1:{audit}"       // something is said here after every change
+
+	headField = "head" // of the state: seq and hash of the last entry
+)
+
+// maxEntries is how many entries of the log are kept in Redis; older ones go. A thousand bytes each.
+const maxEntries = 100_000
+
+//go:embed commit.lua
+var commitSource string
+
+var commitScript = redis.NewScript(commitSource)
+
+// NewRedis returns a ledger in the Redis that c reaches, for all who use it. It does not wait for Redis. The caller
+// closes c.
+func NewRedis(c redis.UniversalClient, o Options) *Ledger {
+	return newRedis(c, maxEntries, o)
+}
+
+func newRedis(c redis.UniversalClient, keep int64, o Options) *Ledger {
+	l := newLedger(&redisBackend{c, keep}, o)
+	l.keep = keep
+	return l
+}
+
+type redisBackend struct {
+	c    redis.UniversalClient
+	keep int64 // entries
+}
+
+func (b *redisBackend) close() error { return nil }
+
+func (b *redisBackend) state(ctx context.Context) (State, error) {
+	fields, err := b.c.HGetAll(ctx, stateKey).Result()
+	if err != nil {
+		return State{}, fmt.Errorf("read settings in Redis: %w", err)
+	}
+	st := State{Fields: fields}
+	if head, ok := fields[headField]; ok {
+		delete(fields, headField)
+		seq, hash, _ := strings.Cut(head, " ")
+		if st.Seq, err = strconv.ParseInt(seq, 10, 64); err != nil || hash == "" {
+			return State{}, fmt.Errorf("settings in Redis: head %q of %s: want a number and a hash", head, stateKey)
+		}
+		st.Hash = hash
+	}
+	return st, nil
+}
+
+func head(seq int64, hash string) string {
+	if seq == 0 {
+		return ""
+	}
+	return strconv.FormatInt(seq, 10) + " " + hash
+}
+
+func (b *redisBackend) commit(ctx context.Context, e *Entry, c *Change) (bool, error) {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return false, err
+	}
+	args := []any{head(e.Seq-1, e.Prev), head(e.Seq, e.Hash), line, b.keep, len(c.Set)}
+	for field, value := range c.Set {
+		args = append(args, field, value)
+	}
+	args = append(args, len(c.Blobs))
+	for digest, value := range c.Blobs {
+		args = append(args, digest, value)
+	}
+	for _, digest := range c.Drop {
+		args = append(args, digest)
+	}
+	done, err := commitScript.Run(ctx, b.c, []string{stateKey, logKey, blobsKey}, args...).Int()
+	if err != nil {
+		return false, fmt.Errorf("change settings in Redis: %w", err)
+	}
+	if done == 1 {
+		// Only a nudge: who misses it finds the change by looking.
+		_ = b.c.Publish(ctx, channel, e.Seq).Err()
+	}
+	return done == 1, nil
+}
+
+func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func(*Entry)) error {
+	if n <= 0 {
+		return nil
+	}
+	oldest, err := b.c.LIndex(ctx, logKey, 0).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read audit log in Redis: %w", err)
+	}
+	var first Entry
+	if err := json.Unmarshal([]byte(oldest), &first); err != nil {
+		return &BrokenError{Seq: 1, Why: "the oldest entry is not JSON: " + err.Error()}
+	}
+	from := max(seq-first.Seq, 0)
+	lines, err := b.c.LRange(ctx, logKey, from, from+int64(n)-1).Result()
+	if err != nil {
+		return fmt.Errorf("read audit log in Redis: %w", err)
+	}
+	for i, line := range lines {
+		e := new(Entry)
+		if err := json.Unmarshal([]byte(line), e); err != nil {
+			return &BrokenError{Seq: first.Seq + from + int64(i), Why: "not JSON: " + err.Error()}
+		}
+		yield(e)
+	}
+	return nil
+}
+
+func (b *redisBackend) blob(ctx context.Context, digest string) (string, error) {
+	value, err := b.c.HGet(ctx, blobsKey, digest).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("value %.12s…: no longer kept", digest)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read value in Redis: %w", err)
+	}
+	return value, nil
+}
+
+// follow nudges at every message, and whenever the subscription is made anew: messages may have been missed.
+func (b *redisBackend) follow(ctx context.Context, nudge func()) {
+	sub := b.c.Subscribe(ctx, channel)
+	defer sub.Close()
+	messages := sub.ChannelWithSubscriptions()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-messages:
+			if !ok {
+				return
+			}
+			nudge()
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"context"
+	"time"
+)
+
+// retry is how soon Watch asks again after an error.
+const retry = time.Second
+
+// Watch calls deliver with the state, and again after every change, until ctx ends. Changes in quick succession may come
+// as one. It learns of one when it is made here, when Follow hears of it, and by looking every now and then; failed, if
+// it is not nil, hears of every look that did not succeed.
+func (l *Ledger) Watch(ctx context.Context, deliver func(State), failed func(error)) {
+	nudge := make(chan struct{}, 1)
+	l.mu.Lock()
+	l.watchers[nudge] = struct{}{}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watchers, nudge)
+	}()
+	seen, last := false, State{}
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-nudge:
+		case <-t.C:
+		}
+		wait := l.o.Poll
+		switch st, err := l.State(ctx); {
+		case err != nil:
+			wait = min(retry, wait)
+			if failed != nil && ctx.Err() == nil {
+				failed(err)
+			}
+		case !seen || st.Seq != last.Seq || st.Hash != last.Hash:
+			seen, last = true, st
+			deliver(st)
+		}
+		t.Reset(wait)
+	}
+}
+
+// Nudge has everybody who watches look now. It does not block.
+func (l *Ledger) Nudge() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.watchers {
+		select {
+		case w <- struct{}{}:
+		default: // it has not looked since the last one
+		}
+	}
+}
+
+// Follow hears of changes that other processes make, and nudges, until ctx ends. What it misses, Watch finds by looking.
+// A ledger of one process has nobody to hear of: then Follow just waits.
+func (l *Ledger) Follow(ctx context.Context) {
+	if f, ok := l.backend.(interface {
+		follow(ctx context.Context, nudge func())
+	}); ok {
+		f.follow(ctx, l.Nudge)
+	}
+	<-ctx.Done()
+}
