@@ -8,20 +8,21 @@ import (
 // Result is what came of a load. Latencies are in microseconds, of a closed loop from sending, of an open one from the
 // moment a request was due.
 type Result struct {
-	Seed      uint64  `json:"seed"`
-	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"rate"` // answers a second
-	Answers   int64   `json:"answers"`
-	OK        int64   `json:"ok"`
-	Over      int64   `json:"over_limit"`
-	Failed    int64   `json:"failed"`             // no decision: an error of gRPC, or an unknown code
-	Dropped   int64   `json:"dropped"`            // not sent, since too many were in flight (open loop only)
-	ServerCPU float64 `json:"server_cpu_us"`      // of the server's process, an answer
-	RedisCPU  float64 `json:"redis_cpu_us"`       // of Redis's process, an answer
-	ClientCPU float64 `json:"client_cpu_us"`      // of this process, an answer
-	Store     float64 `json:"paid_at_store"`      // part of the decisions that the store took, 0…1
-	Denied    float64 `json:"denied_from_memory"` // part that was denied without asking the store, 0…1
-	Lat       Latency `json:"latency_us"`
+	Seed        uint64  `json:"seed"`
+	Seconds     float64 `json:"seconds"`
+	Rate        float64 `json:"rate"` // answers a second
+	Answers     int64   `json:"answers"`
+	OK          int64   `json:"ok"`
+	Over        int64   `json:"over_limit"`
+	Failed      int64   `json:"failed"`             // no decision: an error of gRPC, or an unknown code
+	Dropped     int64   `json:"dropped"`            // not sent, since too many were in flight (open loop only)
+	ServerCPU   float64 `json:"server_cpu_us"`      // of the server's process, an answer
+	RedisCPU    float64 `json:"redis_cpu_us"`       // of Redis's process, an answer
+	ClientCPU   float64 `json:"client_cpu_us"`      // of this process, an answer
+	Store       float64 `json:"paid_at_store"`      // part of the decisions that the store took, 0…1
+	Denied      float64 `json:"denied_from_memory"` // part that was denied without asking the store, 0…1
+	Allocations float64 `json:"allocations"`        // objects that the server allocated, an answer
+	Lat         Latency `json:"latency_us"`
 }
 
 // Latency is a distribution in microseconds.
@@ -37,7 +38,7 @@ type Latency struct {
 // sample is what other processes have come to at a moment.
 type sample struct {
 	server, redis, client time.Duration
-	origins               origins
+	counters              counters
 }
 
 func (r *run) sample() (s sample, err error) {
@@ -54,7 +55,7 @@ func (r *run) sample() (s sample, err error) {
 	}
 	s.client, _ = CPUTime(os.Getpid()) // 0 where there is no /proc
 	if r.load.Metrics != "" {
-		s.origins, err = readOrigins(r.load.Metrics)
+		s.counters, err = readCounters(r.load.Metrics)
 	}
 	return s, err
 }
@@ -79,8 +80,9 @@ func (r *run) result(connections []*connection, took time.Duration, before, afte
 	each := func(before, after time.Duration) float64 { return float64(after-before) / 1e3 / n }
 	res.ServerCPU, res.RedisCPU = each(before.server, after.server), each(before.redis, after.redis)
 	res.ClientCPU = each(before.client, after.client)
-	res.Store, _ = after.origins.share(before.origins, "store")
-	res.Denied, _ = after.origins.share(before.origins, "denied_cache")
+	res.Store, _ = after.counters.share(before.counters, "store")
+	res.Denied, _ = after.counters.share(before.counters, "denied_cache")
+	res.Allocations = (after.counters.mallocs - before.counters.mallocs) / n
 	at := func(q float64) float64 { return float64(latency.ValueAtQuantile(q)) / 1e3 }
 	res.Lat = Latency{
 		P50: at(50), P90: at(90), P99: at(99), P999: at(99.9),

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-func TestOriginsShare(t *testing.T) {
+func TestCounters(t *testing.T) {
 	t.Parallel()
-	before := origins{"store": 10, "unavailable": 1}
-	after, err := parseOrigins(strings.NewReader(`# HELP ratelimitd_decisions_total x
+	before := counters{origins: map[string]float64{"store": 10, "unavailable": 1}}
+	after, err := parseCounters(strings.NewReader(`# HELP ratelimitd_decisions_total x
 ratelimitd_decisions_total{domain="a",origin="store",rule="r",verdict="ok"} 70
 ratelimitd_decisions_total{domain="b",origin="store",rule="r",verdict="over"} 30
 ratelimitd_decisions_total{domain="a",origin="unavailable",rule="r",verdict="ok"} 11
 ratelimitd_other{origin="store"} 1e9
+go_memstats_mallocs_total 1.5e+06
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -22,6 +23,9 @@ ratelimitd_other{origin="store"} 1e9
 	share, all := after.share(before, "store")
 	if share != 0.9 || all != 100 {
 		t.Errorf("got %v of %v, want 0.9 of 100", share, all)
+	}
+	if after.mallocs != 1_500_000 {
+		t.Errorf("got %v objects, want 1.5 million", after.mallocs)
 	}
 	if share, all := after.share(after, "store"); share != 0 || all != 0 {
 		t.Errorf("nothing decided: got %v of %v, want 0 of 0", share, all)
