@@ -14,8 +14,10 @@ var takeLua string
 // script is the one script there is. No value ever enters its text, so that Redis compiles it once.
 var script = bucket.Lua() + takeLua
 
-// scriptHash is what Redis calls it: SHA-1 is a name here, not a protection.
-var scriptHash = func() string {
+var scriptHash = hashOf(script)
+
+// hashOf returns what Redis calls a script: SHA-1 is a name here, not a protection.
+func hashOf(script string) string {
 	sum := sha1.Sum([]byte(script))
 	return hex.EncodeToString(sum[:])
-}()
+}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,7 +42,8 @@ type Options struct {
 // Name and Probe tell of shards.
 type Store struct {
 	redis   *redisconn.Redis
-	own     bool // redis was made here
+	own     bool     // redis was made here
+	name    [16]byte // among the nodes, at random
 	timeout time.Duration
 	now     func() time.Time
 	tracer  trace.Tracer
@@ -88,6 +90,7 @@ func open(o Options, tuning tuning) (*Store, error) {
 	if s.notify == nil {
 		s.notify = func() {}
 	}
+	_, _ = rand.Read(s.name[:]) // never errs
 	var err error
 	if s.redis == nil {
 		if s.redis, err = redisconn.New(redisconn.Options{URL: o.URL}); err != nil {
