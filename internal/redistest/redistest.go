@@ -35,6 +35,8 @@ type Server struct {
 
 	t      testing.TB
 	args   []string
+	setup  Setup
+	conf   string // file to start from; "" for none
 	dir    string
 	proc   *process
 	mu     sync.Mutex // guards client
@@ -45,7 +47,20 @@ type Server struct {
 // 20 ms later. The server ends with the test. A missing redis-server fails the test.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, args: args, dir: t.TempDir()}
+	return StartWith(t, Setup{}, args...)
+}
+
+// Setup says who may connect to a server, and how. The zero value is anybody, without TLS.
+type Setup struct {
+	Password string // of the user default, which administers; "" for none
+	Certs    *Certs // TLS, and no port without; nil for none
+	Mutual   bool   // clients must present a certificate
+}
+
+// StartWith is Start for a server that not everybody may connect to.
+func StartWith(t testing.TB, setup Setup, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t, args: args, setup: setup, dir: t.TempDir()}
 	t.Cleanup(s.close)
 	var err error
 	for range startAttempts {
@@ -63,12 +78,13 @@ func Start(t testing.TB, args ...string) *Server {
 // URL returns redis://host:port/0.
 func (s *Server) URL() string { return "redis://" + s.Addr + "/0" }
 
-// Client returns a client of the server, the same at every call, with go-redis's own defaults. It closes with the test.
+// Client returns a client of the server that may do anything, the same at every call, with go-redis's own defaults. It
+// closes with the test.
 func (s *Server) Client() *redis.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
-		s.client = redis.NewClient(&redis.Options{Addr: s.Addr})
+		s.client = redis.NewClient(&redis.Options{Addr: s.Addr, Password: s.setup.Password, TLSConfig: s.setup.Certs.client()})
 	}
 	return s.client
 }
@@ -115,11 +131,15 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{
-		"--bind", host, "--port", port, "--dir", s.dir,
+	args := []string{
+		"--bind", host, "--dir", s.dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
-	}, s.args...)
-	s.proc, err = run(args)
+	}
+	if s.conf != "" {
+		args = append([]string{s.conf}, args...)
+	}
+	args = append(args, s.setup.args(port)...)
+	s.proc, err = run(append(args, s.args...))
 	if err != nil {
 		return err
 	}
@@ -141,7 +161,7 @@ func (s *Server) await() error {
 			return false, errExited
 		default:
 		}
-		last = ping(s.Addr, s.proc.cmd.Process.Pid)
+		last = s.ping()
 		return last == nil, nil
 	})
 	if err != nil {
@@ -150,9 +170,9 @@ func (s *Server) await() error {
 	return nil
 }
 
-// ping asks the server at addr for its process: PING alone would be answered by a stranger that took the port.
-func ping(addr string, pid int) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+// ping asks the server for its process: PING alone would be answered by a stranger that took the port.
+func (s *Server) ping() error {
+	conn, err := s.setup.dial(s.Addr)
 	if err != nil {
 		return err
 	}
@@ -163,7 +183,7 @@ func ping(addr string, pid int) error {
 	if _, err := conn.Write([]byte("PING\r\nINFO server\r\n")); err != nil {
 		return err
 	}
-	want := []byte("process_id:" + strconv.Itoa(pid) + "\r\n")
+	want := []byte("process_id:" + strconv.Itoa(s.proc.cmd.Process.Pid) + "\r\n")
 	var reply []byte
 	buf := make([]byte, 4096)
 	for {

@@ -105,3 +105,40 @@ func BenchmarkStart(b *testing.B) {
 		Start(b).Stop()
 	}
 }
+
+func TestStartSentinels(t *testing.T) {
+	t.Parallel()
+	s := StartSentinels(t, Setup{}, 1, 3, "")
+	got, err := s.Sentinels[2].Client().Do(t.Context(), "sentinel", "get-master-addr-by-name", MasterName).StringSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if addr := net.JoinHostPort(got[0], got[1]); addr != s.Servers[0].Addr {
+		t.Errorf("master: got %s, want %s", addr, s.Servers[0].Addr)
+	}
+}
+
+func TestStartCluster(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Setup{}, 3, 0, true)
+	slots, err := c.Replicas[1].Client().ClusterSlots(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(slots) != 3 || len(slots[0].Nodes) != 2 {
+		t.Errorf("slots: got %+v, want three ranges of a master and a replica", slots)
+	}
+}
+
+func TestStartTLS(t *testing.T) {
+	t.Parallel()
+	s := StartWith(t, Setup{Certs: NewCerts(t), Mutual: true, Password: "secret"})
+	if err := s.Client().Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+	plain := &Server{Addr: s.Addr, t: t}
+	defer plain.close()
+	if err := plain.Client().Ping(t.Context()).Err(); err == nil {
+		t.Error("ping without TLS: got no error, want one")
+	}
+}
