@@ -54,9 +54,12 @@ func (r *recent) denies(c *store.Charge, now time.Duration) bool {
 // denies reports whether the store is sure to deny c, as dear as what it denied or dearer, on the same numbers.
 func (e *said) denies(c *store.Charge, now time.Duration) bool {
 	return e.need > 0 && need(c) >= e.need && e.holds(now) &&
-		now >= e.deniedSent && now < e.until(c.Policy != nil && c.Policy.Refunds) &&
+		now >= e.deniedSent && now < e.until(refundable(c)) &&
 		sameNumbers(e.limit, c.Limit)
 }
+
+// refundable reports whether callers may give hits back on c's bucket.
+func refundable(c *store.Charge) bool { return c.Policy != nil && c.Policy.Refunds }
 
 // holds reports whether what e says can be told now. A clock that stepped back makes its words those of the future.
 func (e *said) holds(now time.Duration) bool { return now >= e.sent && !e.windowOver(now) }

@@ -284,6 +284,9 @@ func TestDeniedRecently(t *testing.T) {
 			if !d.asked(with(c, 3)) {
 				t.Error("did not ask after a second, though another node may have given hits back")
 			}
+			if d.asked(with(c, 3)) {
+				t.Error("asked again although the second answer was a denial as well")
+			}
 		},
 		"a clock that steps back ends it": func(t *testing.T, d denier, c store.Charge) {
 			d.wait(-time.Hour)

@@ -164,7 +164,7 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	e.version++
 	switch {
 	case denied:
-		if need := need(c); e.need == 0 || need < e.need || e.until(false) <= at {
+		if need := need(c); e.need == 0 || need <= e.need || e.until(refundable(c)) <= at {
 			e.need, e.retry, e.deniedSent, e.deniedAt = need, d.RetryAfter, sent, at
 		}
 	case d.Allowed && (d.Granted > 0 || need(c) >= e.need):
