@@ -13,9 +13,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -25,7 +23,7 @@ import (
 func callCommand() *cobra.Command {
 	var a ask
 	var out output
-	var addr string
+	var d door
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "call [REQUEST]",
@@ -38,6 +36,9 @@ server cannot be reached.
 		Example: `  ratelimitd call 'shop | [plan=gold, user=u1]'
   ratelimitd call --addr limits.internal:8081 --domain shop --descriptor plan=gold,user=u1 --hits 5
 
+  # Over TLS, with a certificate of its own
+  ratelimitd call --addr limits.internal:8081 --tls-ca ca.crt --tls-cert me.crt --tls-key me.key 'shop | [plan=gold]'
+
   # Look without spending
   ratelimitd call 'shop | [plan=gold, user=u1]h0' -o json
 
@@ -49,20 +50,20 @@ server cannot be reached.
 			if err != nil {
 				return err
 			}
-			return call(cmd, addr, timeout, req, &out)
+			return call(cmd, &d, timeout, req, &out)
 		}),
 	}
-	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:8081", "`address` of the server's gRPC port")
+	d.addTo(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Second, "how long to wait for the answer")
 	a.addTo(cmd)
 	out.addTo(cmd)
 	return cmd
 }
 
-func call(cmd *cobra.Command, addr string, timeout time.Duration, req *engine.Request, out *output) error {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func call(cmd *cobra.Command, d *door, timeout time.Duration, req *engine.Request, out *output) error {
+	conn, err := d.dial()
 	if err != nil {
-		return usagef("--addr: %w", err)
+		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -74,7 +75,7 @@ func call(cmd *cobra.Command, addr string, timeout time.Duration, req *engine.Re
 		if st.Code() == codes.Unavailable || st.Code() == codes.DeadlineExceeded {
 			code = exitUnreachable
 		}
-		return &exitError{code, fmt.Errorf("%s: %s: %s", addr, st.Code(), st.Message())}
+		return &exitError{code, fmt.Errorf("%s: %s: %s", d.addr, st.Code(), st.Message())}
 	}
 	ans := newAnswer(resp)
 	if err := out.print(cmd.OutOrStdout(), ans, ans.table); err != nil {

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ratelimitd/ratelimitd/internal/app"
+	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
 )
 
@@ -22,6 +25,8 @@ type serveFlags struct {
 	keySecretFile string
 	headers       []string
 	retryJitter   string
+	tls           servertls.Options
+	tlsMin        string
 	logFormat     string
 	logLevel      slog.Level
 }
@@ -72,7 +77,14 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.BoolVar(&o.StartWithoutRules, "start-without-rules", false, "say \"serving\" before there are rules; until then calls are answered with an error")
 	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none")
 	choiceVar(flags, &f.profile, "default-profile", "whose answers files give that name no profile: ours, or the reference service's", "native", "envoy")
-	flags.StringVar(&o.GRPCAddr, "grpc-addr", app.DefaultGRPCAddr, "`address` of the gRPC port")
+	flags.StringVar(&o.GRPCAddr, "grpc-addr", app.DefaultGRPCAddr, "`address` of the gRPC port; unix:///path for a socket")
+	flags.StringVar(&f.tls.CertFile, "grpc-tls-cert", "", "PEM `file` of the gRPC port's certificate, with --grpc-tls-key; both are read again when they change")
+	flags.StringVar(&f.tls.KeyFile, "grpc-tls-key", "", "PEM `file` of its key")
+	flags.StringVar(&f.tls.ClientCAFile, "grpc-tls-client-ca", "", "PEM `file` of authorities: admit only who shows a certificate of one of them")
+	flags.StringVar(&f.tls.ClientSAN, "grpc-tls-client-san", "", "DNS `name` or URI that a client's certificate must have as well")
+	choiceVar(flags, &f.tlsMin, "grpc-tls-min", "least version of TLS; Envoy speaks 1.2 to a service unless it is told otherwise", "1.2", "1.3")
+	flags.DurationVar(&o.MaxConnectionAge, "max-connection-age", 30*time.Minute, "how old a gRPC connection may become, so that callers spread over new processes")
+	flags.DurationVar(&o.MaxConnectionAgeGrace, "max-connection-age-grace", 10*time.Second, "how long its calls in flight may take after that")
 	flags.StringVar(&o.HTTPAddr, "http-addr", app.DefaultHTTPAddr, "`address` of the HTTP port")
 	flags.StringVar(&o.AdminAddr, "admin-addr", app.DefaultAdminAddr, "`address` of the admin port, which asks for no password")
 	flags.BoolVar(&o.AdminRemote, "admin-remote", false, "allow an --admin-addr that other machines can reach")
@@ -121,6 +133,9 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	if o.RedisURL, err = redisURL(cmd, o.Logger, f.redisURL, f.redisURLFile); err != nil {
 		return err
 	}
+	if o.GRPCTLS, err = f.grpcTLS(); err != nil {
+		return err
+	}
 	if o.KeySecret, err = keySecret(f.keySecretFile); err != nil {
 		return err
 	}
@@ -166,6 +181,23 @@ func redisURL(cmd *cobra.Command, log *slog.Logger, url, file string) (app.Secre
 		log.Warn("--redis-url on the command line can be read by other users; use RATELIMITD_REDIS_URL or --redis-url-file")
 	}
 	return app.Secret(url), nil
+}
+
+// grpcTLS returns the options of TLS, nil if there are none.
+func (f *serveFlags) grpcTLS() (*servertls.Options, error) {
+	o := f.tls
+	switch {
+	case o == servertls.Options{}:
+		return nil, nil
+	case o.CertFile == "" || o.KeyFile == "":
+		return nil, usagef("--grpc-tls-cert and --grpc-tls-key: want both")
+	case o.ClientSAN != "" && o.ClientCAFile == "":
+		return nil, usagef("--grpc-tls-client-san: want --grpc-tls-client-ca as well")
+	}
+	if f.tlsMin == "1.3" {
+		o.MinVersion = tls.VersionTLS13
+	}
+	return &o, nil
 }
 
 // keySecret returns the bytes of a file as they are, none without a file.

@@ -33,7 +33,7 @@ func TestVariablesAreNotThoseOfKubernetes(t *testing.T) {
 func TestEveryFlagHasAVariable(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"bool": "true", "string": "text", "int": "7", "uint32": "7", "duration": "7s", "stringSlice": "ietf", "stringArray": "a=b", "level": "WARN",
+		"bool": "true", "string": "text", "int": "7", "int64": "7", "float64": "7", "uint32": "7", "duration": "7s", "stringSlice": "ietf", "stringArray": "a=b", "level": "WARN",
 	}
 	walk := func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -21,6 +21,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 	"github.com/ratelimitd/ratelimitd/internal/limiter"
+	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
@@ -42,6 +43,7 @@ type App struct {
 	limiter *limiter.Limiter  // nil: the embedded store of a single node
 	nodes   *limiter.Nodes    // nil with limiter
 	keyer   *store.Keyer
+	tls     *servertls.Server // nil: the gRPC port speaks plain text
 	serving atomic.Bool
 	failed  chan error // the first server that ended by itself
 
@@ -112,10 +114,14 @@ func New(o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make engine: %w", err)
 	}
+	tls, err := a.newTLS()
+	if err != nil {
+		return nil, err
+	}
 	doors := transport.Options{
 		Decider: a.engine, Snapshots: a.rules, Serving: a.serving.Load, Degraded: a.degraded,
 		Reflection: o.Reflection, ResponseMetadata: o.ResponseMetadata, RetryJitter: o.RetryJitter, Problem: o.Problem,
-		Headers: o.Headers, Registerer: a.reg, Logger: a.log, ServerOptions: serverOptions,
+		Headers: o.Headers, TLS: tls, MaxAge: o.MaxConnectionAge, MaxAgeGrace: o.MaxConnectionAgeGrace, Registerer: a.reg, Logger: a.log, ServerOptions: serverOptions,
 	}
 	a.grpc = transport.NewGRPC(doors)
 	a.undo.add("end the gRPC server", a.grpc.Drain) // it has goroutines before it serves
@@ -168,6 +174,9 @@ func (a *App) start(ctx context.Context) error {
 	if a.redis != nil {
 		p := &pulse{beat: a.beat, learn: a.nodes.Learn, back: a.limiter.Nudge}
 		a.undo.add("stop counting nodes", background(p.run))
+	}
+	if a.tls != nil {
+		a.undo.add("stop following the certificate", background(a.tls.Run))
 	}
 	a.serveHTTP("admin", a.admin)
 	a.serveHTTP("http", a.http)

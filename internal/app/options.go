@@ -11,6 +11,7 @@ import (
 
 	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
 )
@@ -44,10 +45,14 @@ type Options struct {
 	StartWithoutRules bool         // say "serving" before there are rules; calls are answered with an error until there are
 	StateDir          string       // keeps the last good rules for the next start; "": nowhere
 
-	GRPCAddr    string
+	GRPCAddr    string // host:port, or unix:///path of a socket
 	HTTPAddr    string
 	AdminAddr   string // loopback, unless AdminRemote
 	AdminRemote bool   // the admin port, which asks for no password, may be reached from other machines
+
+	GRPCTLS               *servertls.Options // of the gRPC port, less Registerer and Logger; nil: plain text
+	MaxConnectionAge      time.Duration      // of gRPC connections, ±10 %; 0: 30 minutes
+	MaxConnectionAgeGrace time.Duration      // for calls in flight when that has passed; 0: 10 seconds
 
 	RedisURL     Secret        // "": buckets live in this process
 	RedisTimeout time.Duration // 0: DefaultRedisTimeout
@@ -88,7 +93,8 @@ func (o *Options) validate() error {
 	for _, d := range []struct {
 		flag string
 		d    time.Duration
-	}{{"--redis-timeout", o.RedisTimeout}, {"--drain-delay", o.DrainDelay}, {"--stop-timeout", o.StopTimeout}} {
+	}{{"--redis-timeout", o.RedisTimeout}, {"--drain-delay", o.DrainDelay}, {"--stop-timeout", o.StopTimeout},
+		{"--max-connection-age", o.MaxConnectionAge}, {"--max-connection-age-grace", o.MaxConnectionAgeGrace}} {
 		if d.d < 0 {
 			errs = append(errs, fmt.Errorf("%s: %v: want 0 or more", d.flag, d.d))
 		}

@@ -2,23 +2,53 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"strings"
+	"syscall"
 
 	"golang.org/x/net/netutil"
 
+	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
 )
 
 // maxConns bounds the connections of each port; more wait in the system's queue.
 const maxConns = 4096
 
+// newTLS reads the certificate of the gRPC port; it returns nil if there is none.
+func (a *App) newTLS() (*tls.Config, error) {
+	if a.o.GRPCTLS == nil {
+		return nil, nil
+	}
+	o := *a.o.GRPCTLS
+	o.Registerer, o.Logger = a.reg, a.log
+	var err error
+	if a.tls, err = servertls.New(o); err != nil {
+		return nil, fmt.Errorf("gRPC port: %w", err)
+	}
+	return a.tls.Config(), nil
+}
+
+// socketPrefix marks an address as the path of a Unix socket.
+const socketPrefix = "unix://"
+
 // listen takes a port for this process alone: SO_REUSEPORT, which would share its connections with whoever else asks,
 // is never set.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, socketPrefix); ok {
+		network, addr = "unix", path
+		if err := removeOrphan(ctx, path); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, network, addr)
 	if err != nil {
 		// The system's reason is enough: the caller names flag and address.
 		if op := (*net.OpError)(nil); errors.As(err, &op) {
@@ -27,6 +57,23 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, err
 	}
 	return netutil.LimitListener(ln, maxConns), nil
+}
+
+// removeOrphan removes a socket that a process which is no more has left: nobody answers there.
+func removeOrphan(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return nil // listening says what is wrong, if anything is
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		return conn.Close()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	default:
+		return nil
+	}
 }
 
 // closeListener closes a listener that its server may have closed already.

@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ratelimitd/ratelimitd/internal/app"
+	"github.com/ratelimitd/ratelimitd/internal/certtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
+	"github.com/ratelimitd/ratelimitd/internal/servertls"
 )
 
 // sample returns the value of a series in a page of metrics, written as there; 0 if it is not there.
@@ -102,6 +104,16 @@ func TestMetricsC78(t *testing.T) {
 	}
 }
 
+// tlsMetrics returns /metrics of a process whose gRPC port has TLS.
+func tlsMetrics(t *testing.T) string {
+	t.Helper()
+	pair := certtest.New(t).Issue(t, certtest.Leaf{})
+	o, _ := options(t, rules)
+	o.GRPCTLS = &servertls.Options{CertFile: pair.CertFile, KeyFile: pair.KeyFile}
+	_, metrics := get(t, start(t, o).Addr("admin"), "/metrics")
+	return metrics
+}
+
 // docs/telemetry.md lists exactly the metrics there are, with their types.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
@@ -122,6 +134,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, url := range []string{"", redis.URL()} {
 		o, log := options(t, strings.TrimRight(rules, "\n")+shadow)
 		o.RedisURL, o.RedisTimeout = app.Secret(url), patience
+		if url == "" {
+			maps.Copy(shown, families(tlsMetrics(t)))
+		}
 		a := start(t, o)
 		if url != "" {
 			eventually(t, "the key secret is known", func() bool { return strings.Contains(log.String(), "key secret read from Redis") })

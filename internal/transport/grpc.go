@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -23,8 +24,11 @@ type GRPC struct {
 func NewGRPC(o Options) *GRPC {
 	o = o.withDefaults()
 	g := &GRPC{health: newHealthService(), metrics: newMetrics(o.Registerer)}
-	g.server = grpc.NewServer(slices.Concat(
-		[]grpc.ServerOption{grpc.ForceServerCodecV2(newCodec())}, tuning(), limits(), o.ServerOptions)...)
+	own := []grpc.ServerOption{grpc.ForceServerCodecV2(newCodec())}
+	if o.TLS != nil {
+		own = append(own, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	g.server = grpc.NewServer(slices.Concat(own, tuning(), limits(o), o.ServerOptions)...)
 	services := guarded{g.server, func(where string, value any) {
 		g.metrics.panics.Inc()
 		logPanic(o.Logger, where, value)
@@ -44,9 +48,9 @@ const (
 	maxMessage        = 4 << 20
 	connectionTimeout = 5 * time.Second // to finish the handshake
 	maxConnectionIdle = 15 * time.Minute
-	maxConnectionAge  = 30 * time.Minute // ±10 % by gRPC, so that callers do not reconnect together
-	maxAgeGrace       = 10 * time.Second
-	pingEvery         = time.Minute // finds peers that vanished without a word
+	maxConnectionAge  = 30 * time.Minute // unless said otherwise; ±10 % by gRPC, so that callers do not reconnect together
+	maxAgeGrace       = 10 * time.Second // unless said otherwise
+	pingEvery         = time.Minute      // finds peers that vanished without a word
 	pingTimeout       = 20 * time.Second
 
 	// minPingInterval is how often a client may ping an idle connection. gRPC clients can ask for 10 s at the least, and
@@ -54,7 +58,7 @@ const (
 	minPingInterval = 5 * time.Second
 )
 
-func limits() []grpc.ServerOption {
+func limits(o Options) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderList),
@@ -62,8 +66,8 @@ func limits() []grpc.ServerOption {
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle:     maxConnectionIdle,
-			MaxConnectionAge:      maxConnectionAge,
-			MaxConnectionAgeGrace: maxAgeGrace,
+			MaxConnectionAge:      o.MaxAge,
+			MaxConnectionAgeGrace: o.MaxAgeGrace,
 			Time:                  pingEvery,
 			Timeout:               pingTimeout,
 		}),

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -30,6 +31,9 @@ type Options struct {
 	RetryJitter      bool             // spread Retry-After, so that clients refused together do not return together
 	Problem          bool             // refuse with a problem+json body (RFC 9457) and its content-type
 	Headers          Headers
+	TLS              *tls.Config           // of the gRPC port; nil: none
+	MaxAge           time.Duration         // of a gRPC connection, ±10 %; 0: 30 minutes
+	MaxAgeGrace      time.Duration         // for calls in flight after that; 0: 10 seconds
 	Now              func() time.Time      // nil: time.Now
 	Registerer       prometheus.Registerer // nil: no metrics
 	Logger           *slog.Logger          // nil: slog.Default()
@@ -67,6 +71,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = maxConnectionAge
+	}
+	if o.MaxAgeGrace == 0 {
+		o.MaxAgeGrace = maxAgeGrace
 	}
 	h := &o.Headers
 	for _, d := range []struct {
