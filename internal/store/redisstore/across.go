@@ -36,7 +36,7 @@ func (s *Store) takeInCluster(ctx context.Context, charges []store.Charge, out [
 	// The timer of a call alone is its own; calls together have this deadline.
 	deadline, byKey := time.Now().Add(s.timeout), false
 	if one {
-		err := s.takeAt(ctx, s.cluster.lane(slot), charges, out)
+		err := s.takeAt(ctx, s.cluster.lane(slot), slot, charges, out)
 		if byKey = redis.HasErrorPrefix(err, "TRYAGAIN"); !byKey {
 			if err != nil {
 				leaveUnpaid(charges, out)

@@ -91,15 +91,13 @@ func (b *batch) group() []*errand {
 		for to < len(b.calls) && b.calls[to].slot == b.calls[from].slot {
 			to++
 		}
-		if len(errands) < cap(errands) {
-			errands = errands[:len(errands)+1]
-		} else {
-			errands = append(errands, new(errand))
+		if len(errands) == len(b.errands) {
+			b.errands = append(b.errands, new(errand))
 		}
+		errands = b.errands[:len(errands)+1]
 		errands[len(errands)-1].pack(b.calls[from:to])
 		from = to
 	}
-	b.errands = errands
 	return errands
 }
 

@@ -138,7 +138,7 @@ func (s *Store) take(ctx context.Context, charges []store.Charge, out []store.De
 	if s.cluster != nil {
 		return s.takeInCluster(ctx, charges, out)
 	}
-	err := s.takeAt(ctx, s.lanes.first(), charges, out)
+	err := s.takeAt(ctx, s.lanes.first(), 0, charges, out)
 	if err != nil {
 		leaveUnpaid(charges, out)
 	}
@@ -152,7 +152,7 @@ func leaveUnpaid(charges []store.Charge, out []store.Decision) {
 }
 
 // takeAt takes charges whose keys share a slot at the lane of that slot. On an error out is as it was.
-func (s *Store) takeAt(ctx context.Context, l *lane, charges []store.Charge, out []store.Decision) error {
+func (s *Store) takeAt(ctx context.Context, l *lane, slot uint16, charges []store.Charge, out []store.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return unsent(err)
 	}
@@ -161,6 +161,7 @@ func (s *Store) takeAt(ctx context.Context, l *lane, charges []store.Charge, out
 		s.idle.Put(c)
 		return unsent(err)
 	}
+	c.slot = slot
 	c.timer.Reset(s.timeout)
 	err := s.exchange(ctx, l, c)
 	if c.abandoned() {

@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+)
+
+// TestSlots asks a real server what it makes of keys.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-port", "0")
+	names := []string{"", "123456789", "{}", "{a}", "a{b}c", "a{b}c{d}e", "{{a}}", "a{", "a}b{c", "{}{a}", "foo{{bar}}zap", "rl1:{probe1}"}
+	for i := range 200 {
+		var k store.Key
+		copy(k[:], strconv.Itoa(i*i))
+		names = append(names, k.String())
+		if got, want := slotOf(&k), slotOfName(k.String()); got != want {
+			t.Errorf("slot of %s: got %d by key and %d by name, want the same", k, got, want)
+		}
+	}
+	for _, name := range names {
+		want, err := server.Client().ClusterKeySlot(t.Context(), name).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slotOfName(name); int64(got) != want {
+			t.Errorf("slot of %q: got %d, want %d", name, got, want)
+		}
+	}
+}
+
+func TestSlotAllocates(t *testing.T) {
+	k := store.Key{1}
+	if got := testing.AllocsPerRun(100, func() { slotOf(&k) }); got > 0 {
+		t.Errorf("slotOf: got %v allocations, want 0", got)
+	}
+}
+
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ addr, asked, want string }{
+		{"10.0.0.1:7000", "10.0.0.2:7001", "10.0.0.1:7000"},
+		{":7000", "10.0.0.2:7001", "10.0.0.2:7000"},
+		{"?:7000", "[::1]:7001", "[::1]:7000"},
+		{"host.example:7000", "10.0.0.2:7001", "host.example:7000"},
+	} {
+		if got := beside(tt.addr, tt.asked); got != tt.want {
+			t.Errorf("%s, told by %s: got %s, want %s", tt.addr, tt.asked, got, tt.want)
+		}
+	}
+}
