@@ -136,6 +136,9 @@ func explainDescriptor(w io.Writer, domain string, d *engine.ExplainedDescriptor
 		hits = "1 hit"
 	}
 	fmt.Fprintf(w, "\n[%s] %s\n", strings.Join(d.Entries, ", "), hits)
+	if d.Matched != nil {
+		fmt.Fprintf(w, "  matched with what lookups derive: [%s]\n", strings.Join(d.Matched, ", "))
+	}
 	for _, l := range d.Levels {
 		if l.Node == "" {
 			fmt.Fprintf(w, "  %s: no node\n", l.Entry)
@@ -144,6 +147,13 @@ func explainDescriptor(w io.Writer, domain string, d *engine.ExplainedDescriptor
 		fmt.Fprintf(w, "  %s: %s %s (%s)\n", l.Entry, l.Match, l.Node, l.At)
 	}
 	fmt.Fprintf(w, "  %s\n", d.Why)
+	if b := d.Blocked; b != nil {
+		fmt.Fprintf(w, "  blocked: %s %s at %s", b.Key, b.Match, b.At)
+		if b.Reason != "" {
+			fmt.Fprintf(w, ": %s", b.Reason)
+		}
+		fmt.Fprintln(w)
+	}
 	if d.Rule != "" {
 		fmt.Fprintf(w, "  rule %s.%s at %s%s\n", domain, d.Rule, d.At, modes(d))
 	}

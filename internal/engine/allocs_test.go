@@ -9,10 +9,22 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 )
 
-// allocRules holds a rule three levels deep with a wildcard and one limit.
+// allocRules holds a rule three levels deep with a wildcard and one limit, a blocklist and lookups.
 const allocRules = `
 domain: shop
+blocklist:
+  - {key: ip, cidr: 203.0.113.0/24}
+  - {key: user, prefix: bot-}
+lookups:
+  - {from: api_key, to: tier, default: free, values: {k: gold}}
+  - {from: tier, to: region, values: {gold: eu}}
 descriptors:
+  - key: region
+    descriptors:
+      - key: tier
+        any_of: [gold, silver]
+        descriptors:
+          - {key: api_key, regex: "[a-z]+", rate_limit: {unit: hour, requests_per_unit: 1000}}
   - key: tenant
     descriptors:
       - key: path
@@ -31,6 +43,8 @@ var allocBounds = []struct {
 	{"three levels, a wildcard, one limit", "shop | [tenant=t, path=/api/x, user=u]", 0},
 	{"refused", "shop | [tenant=t, path=/api/x, user=hungry]h1001", 0},
 	{"several descriptors", "shop | [tenant=t, path=/api/x, user=u] [tenant=t, trial=t] [tenant=t, path=/api/x, agent=a]", 0},
+	{"blocked", "shop | [tenant=t, path=/api/x, user=u] [ip=::ffff:203.0.113.7]", 0},
+	{"two derived entries, a list, a regex", "shop | [api_key=k] [api_key=k]", 0},
 	{"unmatched", "shop | [nothing=x]", 0},
 	{"unknown domain", "nowhere | [tenant=t, path=/api/x, user=u]", 0},
 	{"override of a rule", "shop | [tenant=t, path=/api/x, user=u]L5/second", 0},

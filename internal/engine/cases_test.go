@@ -37,6 +37,11 @@ func TestC63IdleCredit(t *testing.T)                 { runCase(t, "C63") }
 func TestC64MonthsAndWeeks(t *testing.T)             { runCase(t, "C64") }
 func TestC78CountersAddUp(t *testing.T)              { runCase(t, "C78") }
 
+// What came without a case of its own.
+
+func TestBlocklist(t *testing.T) { runCase(t, "G1") }
+func TestLookups(t *testing.T)   { runCase(t, "G2") }
+
 // What the reference service's own tests expect, under profile envoy.
 
 func TestEnvoyConformance(t *testing.T) { runCase(t, "F2") }

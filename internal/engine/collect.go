@@ -27,6 +27,8 @@ var (
 		"Limits in requests that were ignored because they are not valid.", "domain")
 	descTooMany = desc("too_many_charges_total",
 		"Requests refused because they made more charges than one request may.", "domain")
+	descBlocked = desc("blocked_total",
+		"Requests with an entry on the blocklist.", "domain")
 	descWaiters = desc("queue_waiters",
 		"Answers held in queues of leaky buckets now.")
 )
@@ -38,7 +40,7 @@ type collector struct{ engine *Engine }
 func (*collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descDecisions, descHits, descWithin, descOver, descNear, descShadowOver, descUnmatched, descOverrideInvalid,
-		descTooMany, descWaiters,
+		descTooMany, descBlocked, descWaiters,
 	} {
 		ch <- d
 	}
@@ -79,6 +81,7 @@ func (s samples) domain(m *domainMetrics) {
 	s.add(m.unmatched.Load(), descUnmatched, m.name)
 	s.add(m.overrideInvalid.Load(), descOverrideInvalid, m.name)
 	s.add(m.tooMany.Load(), descTooMany, m.name)
+	s.add(m.blocked.Load(), descBlocked, m.name)
 	s.decisions(m.name, m.none)
 	s.rule(m.override)
 	for _, r := range m.rules {

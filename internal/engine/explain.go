@@ -30,7 +30,7 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Explanation, error
 	for i := range req.Descriptors {
 		x.Descriptors[i] = p.explain(&req.Descriptors[i], i)
 	}
-	if p.tooMany {
+	if p.tooMany || p.blocked != nil {
 		x.Asked = e.outcome(p)
 		return x, nil
 	}
@@ -47,11 +47,20 @@ func (p *plan) explain(d *Descriptor, i int) ExplainedDescriptor {
 	for j, e := range d.Entries {
 		x.Entries[j] = text(e)
 	}
+	if p.blocked != nil {
+		p.explainBlocked(&x, m)
+		return x
+	}
+	if !slices.Equal(m.entries, d.Entries) {
+		for _, e := range m.entries {
+			x.Matched = append(x.Matched, text(e))
+		}
+	}
 	if p.domain == nil {
 		x.Why = "no rules name this domain"
 		return x
 	}
-	x.Levels = levels(p.domain, d.Entries)
+	x.Levels = levels(p.domain, m.entries)
 	x.Why = p.why(x.Levels, m)
 	if m.rule != nil {
 		x.Rule, x.At = m.rule.Path, at(m.rule)
@@ -66,6 +75,17 @@ func (p *plan) explain(d *Descriptor, i int) ExplainedDescriptor {
 		x.Override = fmt.Sprintf("%s, in place of the rule's numbers", rate(m.override))
 	}
 	return x
+}
+
+// explainBlocked says which entry the blocklist refuses, or that another descriptor has one.
+func (p *plan) explainBlocked(x *ExplainedDescriptor, m *match) {
+	b := m.blocked
+	if b == nil {
+		x.Why = "not looked at: the blocklist refuses another descriptor of the request"
+		return
+	}
+	x.Why = "the blocklist refuses it"
+	x.Blocked = &ExplainedBlock{Key: b.Key, Match: b.Match, Reason: b.Reason, At: fmt.Sprintf("%s:%d", b.File, b.Line)}
 }
 
 func at(r *rule.Rule) string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
@@ -231,6 +251,9 @@ func (e *Engine) outcome(p *plan) *Outcome {
 	var v Verdict
 	e.verdict(p, &v)
 	o := &Outcome{Over: v.Over, Shadowed: v.WouldDeny}
+	if v.Blocked != nil {
+		o.RetryAfter = seconds(bucket.Never)
+	}
 	if v.Nearest >= 0 {
 		s := &v.Statuses[v.Nearest]
 		o.Descriptor, o.Rule, o.Limit, o.Remaining = &v.Nearest, s.Path, s.Name, s.Remaining

@@ -192,3 +192,60 @@ func TestExplainOfTooManyCharges(t *testing.T) {
 		t.Errorf("%d charges: got %+v, want too many", store.MaxCharges+1, x)
 	}
 }
+
+// listRules have entries derived from others, and some refused.
+const listRules = `
+domain: shop
+blocklist:
+  - {key: ip, cidr: 203.0.113.0/24, reason: "scraper, ticket 4711"}
+lookups:
+  - {from: api_key, to: tier, default: free, values: {k-1: gold}}
+descriptors:
+  - key: tier
+    any_of: [gold, silver]
+    descriptors:
+      - {key: api_key, rate_limit: {unit: hour, requests_per_unit: 10}}
+`
+
+func TestExplainShowsDerivedEntries(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, listRules, engine.Options{})
+	d := explain(t, e, "shop | [path=/, api_key=k-1]").Descriptors[0]
+	if diff := cmp.Diff([]string{"path=/", "tier=gold", "api_key=k-1"}, d.Matched); diff != "" {
+		t.Errorf("matched entries (-want +got):\n%s", diff)
+	}
+	d = explain(t, e, "shop | [api_key=k-1]").Descriptors[0]
+	want := []engine.Level{
+		{Entry: "tier=gold", Match: "any_of", Node: "tier_any_of(gold,silver)", At: "rules.yaml:8"},
+		{Entry: "api_key=k-1", Match: "key only", Node: "api_key", At: "rules.yaml:11"},
+	}
+	if diff := cmp.Diff(want, d.Levels); diff != "" {
+		t.Errorf("levels (-want +got):\n%s", diff)
+	}
+	if d := explain(t, e, "shop | [tier=gold]").Descriptors[0]; d.Matched != nil {
+		t.Errorf("nothing is derived: got %v", d.Matched)
+	}
+}
+
+func TestExplainSaysWhoIsBlocked(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, listRules, engine.Options{})
+	x := explain(t, e, "shop | [api_key=k-1] [ip=::ffff:203.0.113.7, user=u]")
+	want := []engine.ExplainedDescriptor{
+		{Entries: []string{"api_key=k-1"}, Why: "not looked at: the blocklist refuses another descriptor of the request", Hits: 1},
+		{
+			Entries: []string{"ip=::ffff:203.0.113.7", "user=u"}, Why: "the blocklist refuses it", Hits: 1,
+			Blocked: &engine.ExplainedBlock{Key: "ip", Match: "cidr(203.0.113.0/24)", Reason: "scraper, ticket 4711", At: "rules.yaml:4"},
+		},
+	}
+	if diff := cmp.Diff(want, x.Descriptors); diff != "" {
+		t.Errorf("descriptors (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(&engine.Outcome{Over: true, RetryAfter: -1}, x.Asked); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	x = explain(t, newEngine(t, listRules, engine.Options{Shadow: true}), "shop | [ip=203.0.113.7]")
+	if x.Asked.Over || !x.Asked.Shadowed {
+		t.Errorf("under --shadow: got %+v, want a request that passes", x.Asked)
+	}
+}

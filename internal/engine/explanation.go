@@ -26,7 +26,9 @@ type Outcome struct {
 
 // ExplainedDescriptor is one descriptor's way to its limits.
 type ExplainedDescriptor struct {
-	Entries   []string          `json:"entries"`        // key=value
+	Entries   []string          `json:"entries"`           // key=value
+	Matched   []string          `json:"matched,omitempty"` // the entries with those that lookups derive, if they derive any
+	Blocked   *ExplainedBlock   `json:"blocked,omitempty"`
 	Rule      string            `json:"rule,omitempty"` // its path below the domain
 	At        string            `json:"at,omitempty"`   // file:line
 	Levels    []Level           `json:"levels"`
@@ -40,6 +42,14 @@ type ExplainedDescriptor struct {
 	Hits      uint64            `json:"hits"`
 	Refund    bool              `json:"refund,omitempty"`
 	Charges   []ExplainedCharge `json:"charges,omitempty"`
+}
+
+// ExplainedBlock is the entry of the blocklist that refuses a descriptor.
+type ExplainedBlock struct {
+	Key    string `json:"key"`
+	Match  string `json:"match"` // value(…), any_of(…), cidr(…), or a pattern
+	Reason string `json:"reason,omitempty"`
+	At     string `json:"at"` // file:line
 }
 
 // Level is how one entry was matched.

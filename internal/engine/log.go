@@ -45,6 +45,9 @@ func (l *sampledLog) refused(ctx context.Context, req *Request, v *Verdict) {
 		return
 	}
 	attrs := []slog.Attr{slog.String("domain", cut(req.Domain)), slog.Bool("shadow", v.WouldDeny)}
+	if v.Blocked != nil {
+		attrs = append(attrs, slog.String("blocked", v.Blocked.Key+" "+v.Blocked.Match), slog.String("reason", v.Blocked.Reason))
+	}
 	if v.Nearest >= 0 {
 		s := &v.Statuses[v.Nearest]
 		attrs = append(attrs,
@@ -60,7 +63,7 @@ func (l *sampledLog) refused(ctx context.Context, req *Request, v *Verdict) {
 // unmatched tells of the first descriptor of a request that no rule matched: by its keys, since values may be anything
 // and anyone's.
 func (l *sampledLog) unmatched(ctx context.Context, req *Request, p *plan) {
-	if !l.logger.Enabled(ctx, slog.LevelDebug) {
+	if p.blocked != nil || !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
 	for i := range p.matches {

@@ -81,6 +81,9 @@ func (m *metrics) observe(p *plan, v *Verdict) {
 		deciding = p.matches[v.Nearest].series
 	}
 	deciding.decisions[outcome(v)][p.origin(v)].Add(1)
+	if p.blocked != nil {
+		p.metrics.blocked.Add(1)
+	}
 	if p.tooMany {
 		p.metrics.tooMany.Add(1)
 		return
@@ -97,7 +100,7 @@ func (m *metrics) observe(p *plan, v *Verdict) {
 func (p *plan) countMatches() {
 	for i := range p.matches {
 		m := &p.matches[i]
-		if m.unmatched() {
+		if p.blocked == nil && m.unmatched() {
 			p.metrics.unmatched.Add(1)
 		}
 		if m.invalid {

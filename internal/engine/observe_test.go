@@ -53,6 +53,7 @@ func TestMetricsBeforeAndAfterDecisions(t *testing.T) {
 		`ratelimitd_unmatched_descriptors_total{domain="shop"}`:                              "1",
 		`ratelimitd_overrides_invalid_total{domain="shop"}`:                                  "0",
 		`ratelimitd_too_many_charges_total{domain="shop"}`:                                   "0",
+		`ratelimitd_blocked_total{domain="shop"}`:                                            "0",
 		`ratelimitd_queue_waiters`:                                                           "0",
 	}
 	got := metrics(t, r)

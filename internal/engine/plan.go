@@ -26,6 +26,7 @@ type plan struct {
 	decisions []store.Decision // one a charge
 	owners    []owner          // one a charge
 	tooMany   bool             // more than store.MaxCharges: nothing is asked of the store
+	blocked   *rule.Block      // what the blocklist refuses the request for: nothing is matched, nor asked of the store
 	admitted  bool             // whether the store's decisions, or the lack of any, let the request pass
 
 	queued bool          // some charge may be held in a queue
@@ -33,6 +34,7 @@ type plan struct {
 	start  time.Time     // zero: not measured
 	span   trace.Span    // nil: none
 
+	entries  []rule.Entry // those of descriptors with derived ones
 	values   []string
 	groups   []group
 	replaced map[string]struct{} // names of limits that some matched rule replaces
@@ -40,7 +42,9 @@ type plan struct {
 
 // match is what one descriptor came to.
 type match struct {
-	rule      *rule.Rule // nil: no rule
+	entries   []rule.Entry // the descriptor's, with those that lookups derive
+	blocked   *rule.Block  // what the blocklist refuses it for, if anything
+	rule      *rule.Rule   // nil: no rule
 	path      string
 	series    *series // where its hits are counted; found when they are
 	override  *limit  // the request's own limit, if valid
@@ -82,6 +86,9 @@ func (p *plan) plan(e *Engine, v *view, req *Request) {
 	if p.domain != nil {
 		p.metrics = v.domains[p.domain]
 	}
+	if p.block(req) {
+		return
+	}
 	for i := range req.Descriptors {
 		p.match(e, req, &req.Descriptors[i])
 	}
@@ -91,14 +98,40 @@ func (p *plan) plan(e *Engine, v *view, req *Request) {
 	p.settleGroups()
 }
 
+// block reports whether the domain's blocklist lists an entry of req, and then notes which descriptors have one. It comes
+// before everything else: a blocked request costs no look at rules or store.
+func (p *plan) block(req *Request) bool {
+	if p.domain == nil || len(p.domain.Blocks()) == 0 {
+		return false
+	}
+	for i := range req.Descriptors {
+		d := &req.Descriptors[i]
+		m := match{entries: d.Entries, hits: asked(req, d)}
+		for j := range d.Entries {
+			if m.blocked = p.domain.Blocked(d.Entries[j]); m.blocked != nil {
+				break
+			}
+		}
+		if p.blocked == nil {
+			p.blocked = m.blocked
+		}
+		p.matches = append(p.matches, m)
+	}
+	if p.blocked == nil {
+		p.matches = p.matches[:0]
+	}
+	return p.blocked != nil
+}
+
 // match finds the rule and the limit of one descriptor, and collects the names it replaces.
 func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
-	p.matches = append(p.matches, match{hits: asked(req, d)})
+	p.matches = append(p.matches, match{entries: d.Entries, hits: asked(req, d)})
 	m := &p.matches[len(p.matches)-1]
 	if p.domain == nil {
 		return
 	}
-	m.rule = p.domain.Match(d.Entries)
+	m.entries, p.entries = p.domain.Derive(p.entries, d.Entries)
+	m.rule = p.domain.Match(m.entries)
 	if d.HasOverride {
 		envoy := p.domain.Profile == rule.Envoy
 		base := m.rule
@@ -113,7 +146,7 @@ func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
 	}
 	switch {
 	case m.rule != nil:
-		m.path = m.rule.MetricPath(d.Entries)
+		m.path = m.rule.MetricPath(m.entries)
 		for _, name := range m.rule.Replaces {
 			if p.replaced == nil {
 				p.replaced = make(map[string]struct{})
@@ -121,7 +154,7 @@ func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
 			p.replaced[name] = struct{}{}
 		}
 	case m.override != nil:
-		m.path = keyPath(p.domain.Name, d.Entries)
+		m.path = keyPath(p.domain.Name, m.entries)
 	}
 }
 
@@ -161,7 +194,7 @@ func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *limit) {
 	}
 	c := store.Charge{
 		Limit: l.bucket, Policy: l.policy, MaxDelay: l.maxDelay,
-		Key:  k.Key(l.identity, p.keyValues(m.rule, l, d.Entries)),
+		Key:  k.Key(l.identity, p.keyValues(m.rule, l, m.entries)),
 		Hits: cost(m.hits),
 		Vote: p.vote(m.rule),
 	}
@@ -238,7 +271,7 @@ func keyPath(domain string, entries []rule.Entry) string {
 
 // release gives the scratch back for the next request, holding on to nothing of this one.
 func (p *plan) release(e *Engine) {
-	if len(p.matches) > keptDescriptors || cap(p.values) > keptDescriptors {
+	if len(p.matches) > keptDescriptors || cap(p.values) > keptDescriptors || cap(p.entries) > keptDescriptors {
 		return
 	}
 	clear(p.matches)
@@ -247,10 +280,11 @@ func (p *plan) release(e *Engine) {
 	clear(p.owners)
 	clear(p.groups)
 	clear(p.values[:cap(p.values)])
+	clear(p.entries[:cap(p.entries)])
 	clear(p.replaced)
 	*p = plan{
 		matches: p.matches[:0], charges: p.charges[:0], decisions: p.decisions[:0], owners: p.owners[:0],
-		groups: p.groups[:0], values: p.values[:0], replaced: p.replaced,
+		groups: p.groups[:0], values: p.values[:0], entries: p.entries[:0], replaced: p.replaced,
 	}
 	e.plans.Put(p)
 }

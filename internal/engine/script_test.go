@@ -34,8 +34,8 @@ import (
 //
 // A request is as package shorthand says. An answer is an overall code and a status for every descriptor, which is none,
 // or unlimited, or any of OK or OVER, rN (remaining), wait D or never (RetryAfter), reset D, name N, quota N, window D, path P
-// (of metrics); what is not said may be anything. After it may follow nearest N (a descriptor's index), or shadowed. An error
-// is error TEXT.
+// (of metrics), or blocked; what is not said may be anything. After it may follow nearest N (a descriptor's index), shadowed, or
+// because REASON of the blocklist, in this order. An error is error TEXT.
 type script struct {
 	t       *testing.T
 	backend backend
@@ -217,10 +217,14 @@ func (s *script) answers(request, want string) (string, bool) {
 	if strings.TrimSpace(head) != code(v.Over) {
 		return got, false
 	}
-	if w := strings.Fields(tail); len(w) == 2 && w[0] == "nearest" {
+	if w := strings.Fields(tail); len(w) >= 2 && w[0] == "nearest" {
 		if strconv.Itoa(v.Nearest) != w[1] {
 			return got, false
 		}
+	}
+	tail, reason, blocked := strings.Cut(tail, "because")
+	if blocked != (v.Blocked != nil) || blocked && v.Blocked.Reason != strings.TrimSpace(reason) {
+		return got, false
 	}
 	if strings.Contains(tail, "shadowed") != v.WouldDeny {
 		return got, false
@@ -255,6 +259,8 @@ func (s *script) matches(words []string, got *engine.Status) bool {
 		switch w := words[i]; {
 		case w == "none":
 			ok = ok && !got.HasLimit && !got.Unlimited && !got.Over
+		case w == "blocked":
+			ok = ok && !got.HasLimit && !got.Unlimited && got.Over && got.RetryAfter < 0 && got.Remaining == 0
 		case w == "unlimited":
 			ok = ok && got.Unlimited && !got.HasLimit
 		case w == "OK" || w == "OVER":
@@ -318,7 +324,11 @@ func answer(v *engine.Verdict) string {
 			fmt.Fprintf(&b, " name %s", st.Name)
 		}
 	}
-	return fmt.Sprintf("%s {%s} nearest %d shadowed %v", code(v.Over), b.String(), v.Nearest, v.WouldDeny)
+	because := ""
+	if v.Blocked != nil {
+		because = " because " + v.Blocked.Reason
+	}
+	return fmt.Sprintf("%s {%s} nearest %d shadowed %v%s", code(v.Over), b.String(), v.Nearest, v.WouldDeny, because)
 }
 
 // every runs every D for D REQUEST -> A..B.

@@ -36,6 +36,7 @@ type domainCounters struct {
 	unmatched       atomic.Uint64 // descriptors
 	overrideInvalid atomic.Uint64 // descriptors
 	tooMany         atomic.Uint64 // requests
+	blocked         atomic.Uint64 // requests
 	none            *series       // decisions that no limit decided
 }
 

@@ -10,7 +10,7 @@ import (
 
 // take has the store take the charges of p, and holds the answer where a queue says so.
 func (e *Engine) take(ctx context.Context, p *plan) {
-	if p.tooMany {
+	if p.tooMany || p.blocked != nil {
 		return
 	}
 	if e.shadow || !p.queued {

@@ -36,6 +36,9 @@ func (p *plan) endSpan(v *Verdict) {
 			attribute.Int64("ratelimitd.remaining", int64(s.Remaining)),
 		)
 	}
+	if p.blocked != nil {
+		attrs = append(attrs, attribute.String("ratelimitd.blocked", p.blocked.Reason))
+	}
 	p.span.SetAttributes(attrs...)
 	p.span.End()
 }

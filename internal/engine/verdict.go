@@ -16,6 +16,10 @@ type Verdict struct {
 	Envoy     bool     // the domain's profile is envoy
 	Statuses  []Status // one a descriptor, in order
 	Nearest   int      // index of the status nearest to or over its edge, which headers speak of; -1 if no limit applies
+
+	// Blocked is why the domain's blocklist refuses the request, nil if it does not. Then no limit applies; the statuses
+	// of the descriptors with a listed entry are Over, and the others say nothing.
+	Blocked *rule.Block
 }
 
 // Status is the answer for one descriptor: of its strictest limit, if several apply.
@@ -50,6 +54,7 @@ func (e *Engine) verdict(p *plan, v *Verdict) {
 	v.Over, v.WouldDeny = !p.admitted && !e.shadow, !p.admitted && e.shadow
 	v.Envoy = p.domain != nil && p.domain.Profile == rule.Envoy
 	v.Nearest = p.nearest(v)
+	v.Blocked = p.blocked
 }
 
 // status writes the status of descriptor i.
@@ -58,6 +63,9 @@ func (p *plan) status(i int, s *Status) {
 	*s = Status{Rule: m.rule, Path: m.path, Hits: m.hits}
 	if m.rule != nil {
 		s.Shadow, s.InQuota = m.rule.Shadow, m.rule.Quota
+	}
+	if m.blocked != nil {
+		s.Over, s.RetryAfter = true, bucket.Never
 	}
 	if m.unlimited {
 		s.Unlimited, s.Remaining = true, bucket.MaxHits

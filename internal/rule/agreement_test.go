@@ -158,8 +158,18 @@ func TestSchemaAgreesOnRandomFiles(t *testing.T) {
 // genFile draws a file that is mostly right, then spoils it in up to three places.
 func genFile(t *rapid.T) any {
 	doc := any(genMapping(t, map[string]*rapid.Generator[any]{
-		"profile":     oneOfAny("native", "envoy", "envoy", nil),
-		"defaults":    nested(func(t *rapid.T) any { return genMapping(t, defaultsGenerators) }),
+		"profile":  oneOfAny("native", "envoy", "envoy", nil),
+		"defaults": nested(func(t *rapid.T) any { return genMapping(t, defaultsGenerators) }),
+		"blocklist": nested(func(t *rapid.T) any {
+			return genList(t, func() any { return genMapping(t, blockGenerators, "key", textGenerator) })
+		}),
+		"lookups": nested(func(t *rapid.T) any {
+			return genList(t, func() any {
+				m := genMapping(t, lookupGenerators, "from", textGenerator)
+				m["to"] = textGenerator.Draw(t, "to")
+				return m
+			})
+		}),
 		"descriptors": rapid.Custom(func(t *rapid.T) any { return genList(t, func() any { return genDescriptor(t, 0) }) }),
 	}, "domain", rapid.Just(any("shop"))))
 	for range rapid.IntRange(0, 3).Draw(t, "mistakes") {
@@ -183,6 +193,21 @@ var defaultsGenerators = map[string]*rapid.Generator[any]{
 	"algorithm":          oneOfAny("gcra", "fixed_window", "token_bucket"),
 	"on_backend_failure": oneOfAny("fail_open", "local_strict", "fail_closed"),
 	"refunds":            flagGenerator,
+}
+
+var blockGenerators = map[string]*rapid.Generator[any]{
+	"value":  textGenerator,
+	"any_of": oneOfAny("a", 7, []any{"a", 1.5, true}),
+	"cidr":   oneOfAny("10.0.0.0/8", []any{"10.0.0.0/8", "::1"}),
+	"prefix": textGenerator,
+	"suffix": textGenerator,
+	"reason": oneOfAny("ticket 4711", nil, 4711),
+}
+
+var lookupGenerators = map[string]*rapid.Generator[any]{
+	"default":     oneOfAny("free", 5, nil),
+	"values":      oneOfAny(nil, map[string]any{}, map[string]any{"a": "b", "1": 2, "c": true}),
+	"values_file": oneOfAny("keys.csv", nil),
 }
 
 var limitGenerators = map[string]*rapid.Generator[any]{
@@ -267,7 +292,7 @@ func spoil(t *rapid.T, v any) any {
 			return wrong.Draw(t, "wrong")
 		case choice == 1 || len(keys) == 0:
 			key := rapid.SampledFrom([]string{"x", "unit", "rate_limit", "requests_per_unit", "domain", "key", "value", "burst", "lease", "shards",
-				"blocklist", "scope", "limits", "descriptors", "shadow_mode", "name", "unlimited", "profile", "local_fraction"}).Draw(t, "stray")
+				"blocklist", "lookups", "values", "from", "any_of", "reason", "scope", "limits", "descriptors", "shadow_mode", "name", "unlimited", "profile", "local_fraction"}).Draw(t, "stray")
 			v[key] = wrong.Draw(t, "wrong")
 		case choice == 2:
 			delete(v, rapid.SampledFrom(keys).Draw(t, "missing"))

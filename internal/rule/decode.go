@@ -122,6 +122,11 @@ func (d *decoder) value(n *yaml.Node, at place, v reflect.Value) {
 			d.texts(n, at, t)
 		}
 		return
+	case *textMap:
+		if plain && !isNull(n) {
+			d.textMap(n, at, t)
+		}
+		return
 	}
 	switch {
 	case !plain || isNull(n):
@@ -270,7 +275,9 @@ func (d *decoder) stray(key string, at place, t reflect.Type) {
 }
 
 // ours are the mappings that the reference does not have.
-var ours = map[reflect.Type]bool{reflect.TypeFor[defaultsSpec](): true, reflect.TypeFor[normalizeSpec](): true}
+var ours = map[reflect.Type]bool{
+	reflect.TypeFor[defaultsSpec](): true, reflect.TypeFor[normalizeSpec](): true, reflect.TypeFor[blockSpec](): true, reflect.TypeFor[lookupSpec](): true,
+}
 
 // harmless are the reference's keys that do no harm in the wrong place, where the reference ignores them. The others would take a limit with them.
 var harmless = map[string]bool{

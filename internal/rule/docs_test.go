@@ -37,7 +37,7 @@ func TestTheGuideNamesEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	words := []string{LintIgnoredKey, LintNoEffect, LintEmptyDomain, LintEmptyValue, LintUnreachable, LintHiddenChildren, LintDanglingReplaces,
-		LintDuplicateName, LintSlowQueue, LintShortQueue}
+		LintDuplicateName, LintSlowQueue, LintShortQueue, LintAddressAsText, LintDanglingLookup}
 	for _, m := range mappings {
 		for key := range fields[m.t] {
 			words = append(words, key)

@@ -8,7 +8,9 @@ type domainSpec struct {
 	profile     Profile
 	first       *fileSpec // the first of its files
 	defaults    *defaultsSpec
-	descriptors []*descriptorSpec // the first level, of all its files in name order
+	blocklist   []*blockSpec      // of all its files in name order, as the next two are
+	lookups     []*lookupSpec     //
+	descriptors []*descriptorSpec // the first level
 
 	algorithm bucket.Algorithm // resolved defaults
 	policy    bucket.Policy
@@ -50,6 +52,8 @@ func gather(files []*fileSpec, o Options, p *problems) []*domainSpec {
 		default:
 			d.defaults = f.Defaults
 		}
+		d.blocklist = append(d.blocklist, f.Blocklist...)
+		d.lookups = append(d.lookups, f.Lookups...)
 		d.descriptors = append(d.descriptors, f.Descriptors...)
 	}
 	return domains

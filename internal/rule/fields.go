@@ -24,6 +24,8 @@ var mappings = []struct {
 	{reflect.TypeFor[fileSpec](), "the top of the file"},
 	{reflect.TypeFor[defaultsSpec](), "defaults"},
 	{reflect.TypeFor[descriptorSpec](), "a descriptor"},
+	{reflect.TypeFor[blockSpec](), "blocklist"},
+	{reflect.TypeFor[lookupSpec](), "lookups"},
 	{reflect.TypeFor[normalizeSpec](), "normalize"},
 	{reflect.TypeFor[limitSpec](), "rate_limit"},
 	{reflect.TypeFor[replacesSpec](), "replaces"},

@@ -17,6 +17,8 @@ const (
 	LintDuplicateName    = "duplicate-name"    // one name for limits of several descriptors
 	LintSlowQueue        = "slow-queue"        // a queue that outlasts the proxy's patience
 	LintShortQueue       = "short-queue"       // a queue in which not even one hit can wait its turn
+	LintAddressAsText    = "address-as-text"   // a blocked address that another spelling gets past
+	LintDanglingLookup   = "dangling-lookup"   // a lookup for a key that no descriptor has
 )
 
 // proxyTimeout is how long Envoy waits for an answer unless told otherwise (timeout of its rate limit filter).
@@ -37,9 +39,11 @@ func (d *domainSpec) lint(p *problems) {
 			l.replaced[r.Name.s] = true
 		}
 	})
-	if len(d.descriptors) == 0 {
+	if len(d.descriptors) == 0 && len(d.blocklist) == 0 {
 		l.warn(d.first.at.field("descriptors", mark{}), LintEmptyDomain, "add descriptors, or take the file out", "domain '%s' has no rules", short(d.name))
 	}
+	l.blocklist()
+	l.lookups()
 	l.level(d.descriptors)
 	l.replaces(d.descriptors)
 }

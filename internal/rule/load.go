@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -33,6 +35,10 @@ type File struct {
 type Options struct {
 	DefaultProfile Profile // of files that name none
 	MergeDomains   bool    // in profile envoy: whether several files may add to one domain. In profile native they always may
+
+	// ReadValues reads the values_file of a lookup. Its name is as written if that is absolute, else joined with the directory of the rule file's name. It is called
+	// once a name and Load. nil: values_file is a mistake, as for rules that come from no file.
+	ReadValues func(name string) ([]byte, error)
 }
 
 // Load reads files and compiles them. It changes nothing and keeps nothing of the files: it decodes strictly, fills in the defaults, validates, and
@@ -48,9 +54,10 @@ func Load(files []File, o Options) (*Snapshot, []Warning, error) {
 		}
 	}
 	domains := gather(specs, o, p)
+	values := &valuesFiles{o.ReadValues, map[string]*valuesFile{}}
 	for _, d := range domains {
 		d.applyDefaults()
-		d.validate(p)
+		d.validate(p, values)
 	}
 	if len(p.errs) > 0 {
 		p.sort()
@@ -60,7 +67,8 @@ func Load(files []File, o Options) (*Snapshot, []Warning, error) {
 		d.lint(p)
 	}
 	p.sort()
-	s := &Snapshot{byName: make(map[string]*Domain, len(domains)), hash: hash(files)}
+	s := &Snapshot{byName: make(map[string]*Domain, len(domains)), rulesHash: hash(files), values: values.files}
+	s.hash = hashWith(s.rulesHash, values.files)
 	slices.SortFunc(domains, func(a, b *domainSpec) int { return strings.Compare(a.name, b.name) })
 	for _, spec := range domains {
 		d := s.compile(spec)
@@ -69,6 +77,22 @@ func Load(files []File, o Options) (*Snapshot, []Warning, error) {
 	}
 	return s, p.warnings, nil
 }
+
+// hashWith is the hash of rules, and of the values files they have.
+func hashWith(rules string, values map[string]*valuesFile) string {
+	if len(values) == 0 {
+		return rules
+	}
+	h := sha256.New()
+	_, _ = io.WriteString(h, rules) // a hash never errs
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		fmt.Fprintf(h, "%d:%s", len(name), name)
+		_, _ = h.Write(values[name].sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func sum(data []byte) [sha256.Size]byte { return sha256.Sum256(data) }
 
 func hash(files []File) string {
 	h := sha256.New()

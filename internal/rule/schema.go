@@ -21,11 +21,51 @@ type fileSpec struct {
 	Profile profileName `json:"profile"`
 	// What the limits of this domain take where they say nothing themselves.
 	Defaults *defaultsSpec `json:"defaults"`
+	// Entries that refuse a request before anything else, without a look at any bucket.
+	Blocklist []*blockSpec `json:"blocklist"`
+	// Entries that are derived from others before descriptors are matched, one after the other.
+	Lookups []*lookupSpec `json:"lookups"`
 	// The first level of descriptors.
 	Descriptors []*descriptorSpec `json:"descriptors"`
+}
 
-	Blocklist unsupported `json:"blocklist"`
-	Lookups   unsupported `json:"lookups"`
+// blockSpec is one entry of the blocklist. It has one of value, any_of, cidr, prefix and suffix.
+type blockSpec struct {
+	node
+	// The entry's key.
+	Key text `json:"key" jsonschema:"required"`
+	// The value that is refused.
+	Value text `json:"value"`
+	// The values that are refused, each compared whole.
+	AnyOf texts `json:"any_of"`
+	// Addresses of these networks, or of one, are refused, however they are spelt: "203.0.113.0/24".
+	CIDR texts `json:"cidr"`
+	// Values that begin so are refused.
+	Prefix text `json:"prefix"`
+	// Values that end so are refused.
+	Suffix text `json:"suffix"`
+	// Why, for people: at most 256 bytes, handed back with the answer as dynamic metadata.
+	Reason text `json:"reason"`
+
+	match *valueMatch // made by validate
+}
+
+// lookupSpec derives an entry from another.
+type lookupSpec struct {
+	node
+	// The key of the entry it derives from. Where no entry has it, nothing is derived.
+	From text `json:"from" jsonschema:"required"`
+	// The key of the derived entry, which stands before its source and takes the place of what has that key.
+	To text `json:"to" jsonschema:"required"`
+	// What is derived from values that are not listed. Left out: nothing.
+	Default text `json:"default"`
+	// What is derived from each value.
+	Values textMap `json:"values"`
+	// A file of comma-separated values in place of values, a value and what is derived from it in a line; its path is relative to that of this file.
+	ValuesFile text `json:"values_file"`
+
+	file  string            // the name of the values_file
+	table map[string]string // made by validate
 }
 
 // defaultsSpec is the defaults of a domain's limits.

@@ -155,6 +155,11 @@ func scalarSchema(t reflect.Type, p Profile) *jsonschema.Schema {
 			Items:  &jsonschema.Schema{Extras: types("string", "number", "boolean")},
 			Extras: types("string", "number", "boolean", "array", "null"),
 		}
+	case reflect.TypeFor[textMap]():
+		return &jsonschema.Schema{
+			AdditionalProperties: &jsonschema.Schema{Extras: types("string", "number", "boolean")},
+			Extras:               types("object", "null"),
+		}
 	case reflect.TypeFor[metadata]():
 		return &jsonschema.Schema{Extras: types("object", "null")}
 	case reflect.TypeFor[unsupported]():

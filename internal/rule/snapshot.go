@@ -1,6 +1,8 @@
 package rule
 
 import (
+	"slices"
+
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
 
@@ -10,6 +12,9 @@ type Snapshot struct {
 	byName  map[string]*Domain
 	hash    string
 	limits  int
+
+	rulesHash string                 // of the rule files alone
+	values    map[string]*valuesFile // of the lookups, by name
 }
 
 // Domain returns the rules of a domain, nil if there is none. It does not allocate.
@@ -18,8 +23,13 @@ func (s *Snapshot) Domain(name string) *Domain { return s.byName[name] }
 // Domains returns the domains in name order. The slice is the snapshot's own: don't write to it.
 func (s *Snapshot) Domains() []*Domain { return s.domains }
 
-// Hash identifies the content: SHA-256, in hex, over the files' names and bytes, whatever order they came in.
+// Hash identifies the content: SHA-256, in hex, over the files' names and bytes, whatever order they came in, values files included.
 func (s *Snapshot) Hash() string { return s.hash }
+
+// Empty reports whether the snapshot decides nothing: no domain has a rule or a blocklist.
+func (s *Snapshot) Empty() bool {
+	return !slices.ContainsFunc(s.domains, func(d *Domain) bool { return len(d.rules) > 0 || len(d.blocks) > 0 })
+}
 
 // LimitCount returns the number of limits. Limit.ID is 0 to LimitCount()-1.
 func (s *Snapshot) LimitCount() int { return s.limits }
@@ -30,8 +40,11 @@ type Domain struct {
 	Profile  Profile
 	Defaults Defaults
 
-	root  treeNode
-	rules []*Rule
+	root    treeNode
+	rules   []*Rule
+	blocks  []*Block
+	blocked map[string]*blockedValues // by key
+	lookups []lookup
 }
 
 // Rules returns the domain's rules in the order of its files, a parent before its children. The slice is the domain's own: don't write to it.

@@ -16,8 +16,12 @@ type validator struct {
 }
 
 // validate checks a domain and makes its limits. Where the reference service has a text for a mistake, the message begins with it.
-func (d *domainSpec) validate(p *problems) {
+func (d *domainSpec) validate(p *problems, values *valuesFiles) {
 	v := &validator{p, d.profile}
+	for _, b := range d.blocklist {
+		v.block(b)
+	}
+	v.lookups(d.lookups, values)
 	v.level(d.name, d.descriptors)
 }
 

@@ -36,7 +36,11 @@ func (a *answerer) answer(c *call, now time.Time) []byte {
 	b = a.appendHeaders(b, c, now)
 	if a.problem && v.Over && !v.Envoy {
 		b = appendHeader(b, "content-type", problemContentType)
-		c.value = appendProblem(c.value[:0], deciding(v))
+		if v.Blocked != nil {
+			c.value = append(c.value[:0], blockedProblem...)
+		} else {
+			c.value = appendProblem(c.value[:0], deciding(v))
+		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, responseRawBody, protowire.BytesType), c.value)
 	}
 	if a.metadata {

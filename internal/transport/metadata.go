@@ -21,6 +21,9 @@ func appendMetadata(b []byte, c *call) []byte {
 	} else {
 		addDecision(fields, &c.verdict)
 	}
+	if b := c.verdict.Blocked; b != nil {
+		fields["blocked"] = map[string]any{"key": b.Key, "match": b.Match, "reason": b.Reason}
+	}
 	if merged := passedMetadata(&c.verdict); len(merged) > 0 {
 		fields["metadata"] = merged
 	}

@@ -16,6 +16,9 @@ const (
 // maxProblem bounds the bytes of a body.
 const maxProblem = 512
 
+// blockedProblem is the body of a denial by the blocklist: it says no more than the status does, since its reader is who was blocked.
+const blockedProblem = `{"type":"about:blank","title":"Too Many Requests","status":429}`
+
 // appendProblem appends the body of a denial by s as problem+json (RFC 9457); s is nil if no limit refused it. The
 // names in it are ours, so it holds nothing that a caller sent.
 func appendProblem(b []byte, s *engine.Status) []byte {

@@ -9,7 +9,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 )
 
-// FormatAnswer writes a verdict: OVER {OK r9, OVER r0, none}.
+// FormatAnswer writes a verdict: OVER {OK r9, OVER r0, none}, or OVER {none, blocked} if the blocklist refuses it.
 func FormatAnswer(v *engine.Verdict) string {
 	var b strings.Builder
 	b.WriteString(code(v.Over))
@@ -25,7 +25,11 @@ func FormatAnswer(v *engine.Verdict) string {
 }
 
 func formatStatus(s *engine.Status) string {
-	if !s.HasLimit && !s.Unlimited {
+	switch {
+	case s.HasLimit || s.Unlimited:
+	case s.Over:
+		return "blocked"
+	default:
 		return "none"
 	}
 	return code(s.Over) + " r" + strconv.FormatUint(uint64(s.Remaining), 10)
@@ -49,13 +53,14 @@ type Answer struct {
 // status is what is expected of one descriptor.
 type status struct {
 	none         bool
+	blocked      bool
 	code         string // "OK", "OVER", or "" for either
 	hasRemaining bool
 	remaining    uint32
 }
 
 // ParseAnswer reads an expectation: the overall code alone (OVER), or with a status for every descriptor, each of which
-// may leave out its code (r9) or what remains (OK).
+// may leave out its code (r9) or what remains (OK), or is none or blocked.
 func ParseAnswer(s string) (Answer, error) {
 	a, err := parseAnswer(s)
 	if err != nil {
@@ -97,6 +102,9 @@ func parseStatus(words []string) (status, error) {
 	if len(words) == 1 && words[0] == "none" {
 		return status{none: true}, nil
 	}
+	if len(words) == 1 && words[0] == "blocked" {
+		return status{blocked: true}, nil
+	}
 	if len(words) > 0 && (words[0] == "OK" || words[0] == "OVER") {
 		st.code, words = words[0], words[1:]
 	}
@@ -108,7 +116,7 @@ func parseStatus(words []string) (status, error) {
 		st.hasRemaining, st.remaining, words = true, uint32(n), nil
 	}
 	if len(words) > 0 || st == (status{}) {
-		return st, errors.New("want OK or OVER, rN, both, or none")
+		return st, errors.New("want OK or OVER, rN, both, or none, or blocked")
 	}
 	return st, nil
 }
@@ -128,7 +136,7 @@ func (a Answer) Matches(v *engine.Verdict) bool {
 		got := &v.Statuses[i]
 		bare := !got.HasLimit && !got.Unlimited
 		switch {
-		case want.none != bare:
+		case (want.none || want.blocked) != bare, bare && want.blocked != got.Over:
 			return false
 		case want.code != "" && want.code != code(got.Over):
 			return false
