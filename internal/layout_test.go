@@ -42,10 +42,16 @@ var rooms = map[string]room{
 	"internal/rule": {hides: "the schema of rules, its compiler and the matcher", imports: map[string]string{
 		"internal/bucket": "a rule compiles to limits",
 	}},
+	"internal/override": {hides: "what operators decide on top of the rules: whom an override meets, and how long it is in force", imports: map[string]string{
+		"internal/bucket": "an override gives a limit other numbers",
+		"internal/ledger": "overrides are settings that people change",
+		"internal/rule":   "entries of a descriptor",
+	}},
 	"internal/engine": {hides: "one decision: match, plan, take, verdict", imports: map[string]string{
-		"internal/bucket": "a verdict tells a limit's numbers",
-		"internal/rule":   "descriptors are matched to rules",
-		"internal/store":  "charges are taken",
+		"internal/bucket":   "a verdict tells a limit's numbers",
+		"internal/override": "operators' overrides take the place of limits",
+		"internal/rule":     "descriptors are matched to rules",
+		"internal/store":    "charges are taken",
 	}},
 	"internal/engine/shorthand": {hides: "the one-line form of requests and answers that tests and explain share", imports: map[string]string{
 		"internal/bucket": "units of an override",

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/override"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
@@ -59,8 +60,9 @@ type Engine struct {
 	metrics     *metrics
 	plans       sync.Pool // of *plan
 
-	viewed sync.Mutex // held while a view is made
-	view   atomic.Pointer[view]
+	viewed      sync.Mutex // held while a view is made
+	exceptional []*override.Override
+	view        atomic.Pointer[view]
 }
 
 // New returns an engine. The error says which option is missing, or what the registerer did not accept.
@@ -148,7 +150,7 @@ func (e *Engine) latest() *view {
 	if old != nil && old.snapshot == s {
 		return old
 	}
-	v := newView(s, old)
+	v := e.newView(s, old)
 	e.view.Store(v)
 	return v
 }

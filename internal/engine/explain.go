@@ -60,6 +60,7 @@ func (p *plan) explain(d *Descriptor, i int) ExplainedDescriptor {
 		x.Why = "no rules name this domain"
 		return x
 	}
+	x.Exceptions = p.explainExceptions(m)
 	x.Levels = levels(p.domain, m.entries)
 	x.Why = p.why(x.Levels, m)
 	if m.rule != nil {
@@ -85,7 +86,10 @@ func (p *plan) explainBlocked(x *ExplainedDescriptor, m *match) {
 		return
 	}
 	x.Why = "the blocklist refuses it"
-	x.Blocked = &ExplainedBlock{Key: b.Key, Match: b.Match, Reason: b.Reason, At: fmt.Sprintf("%s:%d", b.File, b.Line)}
+	x.Blocked = &ExplainedBlock{Key: b.Key, Match: b.Match, Reason: b.Reason, At: b.File}
+	if b.Line > 0 {
+		x.Blocked.At = fmt.Sprintf("%s:%d", b.File, b.Line)
+	}
 }
 
 func at(r *rule.Rule) string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
@@ -128,8 +132,10 @@ func (p *plan) why(levels []Level, m *match) string {
 		return unmatched(levels)
 	case m.override != nil:
 		return "the rule matches; the request's own limit replaces its numbers"
-	case m.unlimited:
+	case m.unlimited && m.rule.Unlimited:
 		return "the rule is unlimited"
+	case m.unlimited && !m.rule.Unlimited:
+		return "the rule matches; operators exempt the descriptor from it"
 	case m.n == 0 && (len(m.rule.Limits) > 0 || m.rule.Unlimited):
 		return "every limit of the rule is replaced by another rule of this request"
 	case m.n == 0:

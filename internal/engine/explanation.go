@@ -26,22 +26,24 @@ type Outcome struct {
 
 // ExplainedDescriptor is one descriptor's way to its limits.
 type ExplainedDescriptor struct {
-	Entries   []string          `json:"entries"`           // key=value
-	Matched   []string          `json:"matched,omitempty"` // the entries with those that lookups derive, if they derive any
-	Blocked   *ExplainedBlock   `json:"blocked,omitempty"`
-	Rule      string            `json:"rule,omitempty"` // its path below the domain
-	At        string            `json:"at,omitempty"`   // file:line
-	Levels    []Level           `json:"levels"`
-	Why       string            `json:"why"`
-	Override  string            `json:"override,omitempty"`
-	Replaced  []string          `json:"replaced,omitempty"`
-	Shadow    bool              `json:"shadow,omitempty"`
-	Quota     bool              `json:"quota,omitempty"`
-	Group     string            `json:"quota_group,omitempty"`
-	Unlimited bool              `json:"unlimited,omitempty"`
-	Hits      uint64            `json:"hits"`
-	Refund    bool              `json:"refund,omitempty"`
-	Charges   []ExplainedCharge `json:"charges,omitempty"`
+	Entries  []string        `json:"entries"`           // key=value
+	Matched  []string        `json:"matched,omitempty"` // the entries with those that lookups derive, if they derive any
+	Blocked  *ExplainedBlock `json:"blocked,omitempty"`
+	Rule     string          `json:"rule,omitempty"` // its path below the domain
+	At       string          `json:"at,omitempty"`   // file:line
+	Levels   []Level         `json:"levels"`
+	Why      string          `json:"why"`
+	Override string          `json:"override,omitempty"`
+
+	Exceptions []string          `json:"exceptions,omitempty"` // what operators decided for it, an override each
+	Replaced   []string          `json:"replaced,omitempty"`
+	Shadow     bool              `json:"shadow,omitempty"`
+	Quota      bool              `json:"quota,omitempty"`
+	Group      string            `json:"quota_group,omitempty"`
+	Unlimited  bool              `json:"unlimited,omitempty"`
+	Hits       uint64            `json:"hits"`
+	Refund     bool              `json:"refund,omitempty"`
+	Charges    []ExplainedCharge `json:"charges,omitempty"`
 }
 
 // ExplainedBlock is the entry of the blocklist that refuses a descriptor.

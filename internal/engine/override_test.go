@@ -18,7 +18,7 @@ descriptors:
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newView(s, nil)
+	v := new(Engine).newView(s, nil)
 	d := s.Domain("shop")
 	r := d.Match([]rule.Entry{{Key: "api", Value: "x"}})
 	for i := range uint32(3 * maxOverrides) {

@@ -92,8 +92,11 @@ func (p *plan) plan(e *Engine, v *view, req *Request) {
 	for i := range req.Descriptors {
 		p.match(e, req, &req.Descriptors[i])
 	}
+	if p.except() {
+		return
+	}
 	for i := range p.matches {
-		p.chargeAll(e.keyer, &req.Descriptors[i], i)
+		p.chargeAll(e, &req.Descriptors[i], i)
 	}
 	p.settleGroups()
 }
@@ -159,19 +162,17 @@ func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
 }
 
 // chargeAll lists the charges of descriptor i: one a limit that nothing replaces.
-func (p *plan) chargeAll(k *store.Keyer, d *Descriptor, i int) {
+func (p *plan) chargeAll(e *Engine, d *Descriptor, i int) {
 	m := &p.matches[i]
 	m.first = len(p.owners)
 	switch {
 	case m.override != nil:
-		p.charge(k, d, i, m.override)
+		p.charge(e.keyer, d, i, m.override)
 	case m.rule == nil:
 	case m.rule.Unlimited:
 		m.unlimited = !p.isReplaced(m.rule.Name)
 	default:
-		for _, l := range m.rule.Limits {
-			p.charge(k, d, i, &p.view.limits[l.ID])
-		}
+		p.chargeLimits(e, d, i)
 	}
 	m.n = len(p.owners) - m.first
 }

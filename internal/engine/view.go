@@ -16,6 +16,8 @@ type view struct {
 	limits    []limit // by rule.Limit.ID
 	domains   map[*rule.Domain]*domainMetrics
 	overrides overrides
+
+	exceptions *exceptions // nil: none
 }
 
 // limit is one limit that charges are made on: of a rule, or of a request.
@@ -39,7 +41,7 @@ type limit struct {
 }
 
 // newView compiles a snapshot. Counters of the view before live on where their labels do.
-func newView(s *rule.Snapshot, old *view) *view {
+func (e *Engine) newView(s *rule.Snapshot, old *view) *view {
 	v := &view{
 		snapshot: s,
 		limits:   make([]limit, s.LimitCount()),
@@ -64,6 +66,7 @@ func newView(s *rule.Snapshot, old *view) *view {
 			}
 		}
 	}
+	v.exceptions = e.newExceptions(v, e.exceptional)
 	return v
 }
 
