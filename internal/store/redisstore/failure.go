@@ -47,9 +47,9 @@ func translate(err error) error {
 	// A permission may also be missing for a command in the middle of the script.
 	case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "script"):
 		return unavailable(err)
-	// A slot that moves on and on has sent it on and on.
-	case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"):
-		return unsent(err)
+	// In a Cluster, a slot that has moved on and on.
+	case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"), redis.HasErrorPrefix(err, "CROSSSLOT"):
+		return unsent(fmt.Errorf("%w (nodes of a Redis Cluster want a URL of redis-cluster://)", err))
 	case slices.ContainsFunc(refusals, func(code string) bool { return redis.HasErrorPrefix(err, code) }):
 		return unsent(err)
 	default:

@@ -106,6 +106,35 @@ func TestR9(t *testing.T) {
 			func(t *testing.T, c *redis.Client) { do(t, c, "client", "pause", "100000", "write") },
 			func(t *testing.T, c *redis.Client) { do(t, c, "client", "unpause") },
 		},
+		{
+			"NOPERM", nil,
+			func(t *testing.T, c *redis.Client) { do(t, c, "acl", "setuser", "default", "-evalsha", "-eval") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "acl", "setuser", "default", "+evalsha", "+eval") },
+		},
+		{
+			"NOAUTH", nil,
+			func(t *testing.T, c *redis.Client) {
+				do(t, c, "config", "set", "requirepass", "word")
+				do(t, c, "client", "kill", "type", "normal", "skipme", "yes")
+			},
+			func(t *testing.T, c *redis.Client) { do(t, c, "config", "set", "requirepass", "") },
+		},
+		{
+			"BUSY", []string{"--busy-reply-threshold", "10"},
+			func(t *testing.T, c *redis.Client) {
+				busy := redis.NewClient(&redis.Options{Addr: c.Options().Addr, MaxRetries: -1, ReadTimeout: time.Minute})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_ = busy.Eval(context.Background(), "while true do end", nil).Err() // it is killed
+				}()
+				t.Cleanup(func() { <-done; _ = busy.Close() })
+				redistest.Await(t, 10*time.Second, "a server that is busy", func() bool {
+					return redis.HasErrorPrefix(c.Ping(t.Context()).Err(), "BUSY")
+				})
+			},
+			func(t *testing.T, c *redis.Client) { do(t, c, "script", "kill") },
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,6 +147,54 @@ func TestR9(t *testing.T) {
 			tt.end(t, server.Client())
 			wantPaid(t, "after", s)
 		})
+	}
+}
+
+// TestR9ClusterDown takes its slots away from the only node of a cluster, and gives them back.
+func TestR9ClusterDown(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, redistest.Setup{}, 1, 0, false)
+	s := open(t, redisstore.Options{URL: c.URL(), Timeout: 200 * time.Millisecond})
+	admin := c.Masters[0].Client()
+	wantPaid(t, "before", s)
+	if err := admin.Do(t.Context(), "cluster", "delslotsrange", 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantUnpaid(t, "CLUSTERDOWN", s, true)
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("ping without slots: got no error, want one")
+	}
+	if err := admin.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantPaid(t, "after", s)
+
+	alone := open(t, redisstore.Options{URL: c.Masters[0].URL(), Timeout: 200 * time.Millisecond})
+	charges, _ := failureModes(t)
+	if err := alone.Take(t.Context(), charges, make([]store.Decision, len(charges))); err == nil || !strings.Contains(err.Error(), "redis-cluster://") {
+		t.Errorf("a cluster's node by redis://: got error %v, want one that says redis-cluster://", err)
+	}
+}
+
+// C70: the server at an address is demoted and the address comes to lead to another one. Connections to the old one are
+// not kept.
+func TestC70Demoted(t *testing.T) {
+	t.Parallel()
+	old, next := redistest.Start(t), redistest.Start(t)
+	proxy := redistest.StartProxy(t, old.Addr)
+	s := open(t, redisstore.Options{URL: "redis://" + proxy.Addr, Timeout: 200 * time.Millisecond})
+	wantPaid(t, "before", s)
+	host, port, _ := strings.Cut(next.Addr, ":")
+	if err := old.Client().Do(t.Context(), "replicaof", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantUnpaid(t, "READONLY", s, true)
+	proxy.Point(next.Addr)
+	began := time.Now()
+	wantPaid(t, "after", s)
+	// The promise is a second.
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("used again after %v, want at most a second", took)
 	}
 }
 

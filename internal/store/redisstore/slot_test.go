@@ -32,6 +32,26 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// TestSlotsAreSpread checks that the four characters that decide a key's slot are enough: each of 1,024 stretches of slots gets its share.
+func TestSlotsAreSpread(t *testing.T) {
+	t.Parallel()
+	k := new(store.Keyer)
+	if err := k.Learn([]byte("a secret of more than 16 bytes")); err != nil {
+		t.Fatal(err)
+	}
+	const keys, stretches = 1 << 18, 1 << 10
+	var got [stretches]int
+	for i := range keys {
+		key := k.Key("limit", []string{strconv.Itoa(i)})
+		got[int(slotOf(&key))*stretches/slotCount]++
+	}
+	for i, n := range got { // 256 on average, give or take 16
+		if n < 256-6*16 || n > 256+6*16 {
+			t.Errorf("stretch %d of the slots: got %d keys, want about 256", i, n)
+		}
+	}
+}
+
 func TestSlotAllocates(t *testing.T) {
 	k := store.Key{1}
 	if got := testing.AllocsPerRun(100, func() { slotOf(&k) }); got > 0 {
