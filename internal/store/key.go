@@ -25,20 +25,25 @@ func (k Key) Provisional() bool { return k[0]&provisional != 0 }
 const (
 	// keyPrefix tells our keys from others in a shared Redis, and this layout of key and state from a later one.
 	keyPrefix = "rl1:"
+	// tagBytes of a key are its tag, which alone decides its slot in a Redis Cluster.
+	tagBytes = 3
 	// minSecret is the least length of a secret in bytes: as strong as the key cut from the hash.
 	minSecret = 16
 )
 
-// KeyLen is the length in bytes of a key as Redis sees it: "rl1:" and 22 characters of base64url.
-const KeyLen = len(keyPrefix) + 22
+// KeyLen is the length in bytes of a key as Redis sees it: "rl1:" and 22 characters of base64url, four of them in braces.
+const KeyLen = len(keyPrefix) + 22 + len("{}")
 
-// String returns the key as Redis sees it: "rl1:" and 22 characters of unpadded base64url, together KeyLen bytes. It
-// holds no brace, so that a cluster's slot is a hash over the whole of it.
+// String returns the key as Redis sees it: "rl1:" and 22 characters of unpadded base64url, the first four of which stand
+// in braces, together KeyLen bytes. A cluster's slot is a hash of those four: of a partition's (see Partitioned), else
+// of 23 bits that are as good as random.
 func (k Key) String() string { return string(k.Append(make([]byte, 0, KeyLen))) }
 
 // Append appends what String returns to dst.
 func (k Key) Append(dst []byte) []byte {
-	return base64.RawURLEncoding.AppendEncode(append(dst, keyPrefix...), k[:])
+	dst = append(append(dst, keyPrefix...), '{')
+	dst = base64.RawURLEncoding.AppendEncode(dst, k[:tagBytes])
+	return base64.RawURLEncoding.AppendEncode(append(dst, '}'), k[tagBytes:])
 }
 
 // Keyer derives keys under a deployment's secret. The zero value knows no secret yet: its keys are provisional, under a
@@ -46,7 +51,10 @@ func (k Key) Append(dst []byte) []byte {
 type Keyer struct{ pads atomic.Pointer[pads] }
 
 // pads are the two padded keys of HMAC (RFC 2104, section 2), a block of SHA-256 each.
-type pads struct{ inner, outer [sha256.BlockSize]byte }
+type pads struct {
+	inner, outer [sha256.BlockSize]byte
+	mark         byte // provisional, if only this process has the secret
+}
 
 // NewKeyer returns a keyer that has learnt secret. The error is Learn's.
 func NewKeyer(secret []byte) (*Keyer, error) {
@@ -76,7 +84,9 @@ func (k *Keyer) Learn(secret []byte) error {
 var ownPads = sync.OnceValue(func() *pads {
 	var secret [sha256.Size]byte
 	_, _ = rand.Read(secret[:]) // never errs
-	return newPads(secret[:])
+	p := newPads(secret[:])
+	p.mark = provisional
+	return p
 })
 
 // newPads returns the pads of a secret of at most a block.
@@ -96,12 +106,28 @@ func newPads(secret []byte) *pads {
 // provisional. Bytes are taken as they are, of any length. It does not allocate.
 //
 // HMAC is spelt out because crypto/hmac allocates its two hashes a message; a test holds the two equal.
-func (k *Keyer) Key(identity string, values []string) Key {
-	p := k.pads.Load()
-	var mark byte
-	if p == nil {
-		p, mark = ownPads(), provisional
+func (k *Keyer) Key(identity string, values []string) Key { return k.current().key(identity, values) }
+
+// Partitioned is Key in the slot of a partition: the tags of all keys with the same partition and value are the same, so
+// that a Redis Cluster keeps them in one slot, whatever limits and values they are of. The other 104 bits tell them
+// apart. It does not allocate.
+func (k *Keyer) Partitioned(identity string, values []string, partition, value string) Key {
+	p := k.current() // once: a secret learnt in between must not make half a key
+	key, tag := p.key(identity, values), p.key(partition, []string{value})
+	copy(key[:tagBytes], tag[:tagBytes])
+	return key
+}
+
+// current returns the pads of the secret learnt last, else of that of this process.
+func (k *Keyer) current() *pads {
+	if p := k.pads.Load(); p != nil {
+		return p
 	}
+	return ownPads()
+}
+
+// key is Keyer.Key under one secret.
+func (p *pads) key(identity string, values []string) Key {
 	h := sha256.New()
 	_, _ = h.Write(p.inner[:]) // a hash never errs
 	var buf [sha256.BlockSize]byte
@@ -134,7 +160,7 @@ func (k *Keyer) Key(identity string, values []string) Key {
 	h.Sum(msg[:sha256.BlockSize])
 	sum := sha256.Sum256(msg[:])
 	key := Key(sum[:len(Key{})])
-	key[0] = key[0]&^provisional | mark
+	key[0] = key[0]&^provisional | p.mark
 	return key
 }
 

@@ -58,7 +58,7 @@ func TestKeyIsHMAC(t *testing.T) {
 func TestKeyString(t *testing.T) {
 	t.Parallel()
 	key := Key{0xfb, 0xff, 0xfe, 15: 1}
-	const want = "rl1:-__-AAAAAAAAAAAAAAAAAQ"
+	const want = "rl1:{-__-}AAAAAAAAAAAAAAAAAQ"
 	if got := key.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -175,6 +175,40 @@ func TestAnotherSecretAnotherKey(t *testing.T) {
 	}
 }
 
+// TestPartitioned checks that keys of one partition have one tag, and nothing else in common.
+func TestPartitioned(t *testing.T) {
+	t.Parallel()
+	tag := func(k Key) string { return k.String()[:len("rl1:{tttt}")] }
+	learnt := newKeyer(t, secret)
+	for name, k := range map[string]*Keyer{"learnt": learnt, "provisional": new(Keyer)} {
+		acme := map[Key]bool{}
+		for i := range 1000 {
+			plain := k.Key("limit", []string{strconv.Itoa(i)})
+			key := k.Partitioned("limit", []string{strconv.Itoa(i)}, "shop account", "acme")
+			acme[key] = true
+			if key.Provisional() != plain.Provisional() {
+				t.Fatalf("%s: got provisional %v, want %v", name, key.Provisional(), plain.Provisional())
+			}
+			if [13]byte(key[3:]) != [13]byte(plain[3:]) {
+				t.Fatalf("%s: a partition changes more than the tag: %v and %v", name, key, plain)
+			}
+			if want := tag(k.Partitioned("another limit", nil, "shop account", "acme")); tag(key) != want {
+				t.Fatalf("%s: got tag %s, want that of the partition, %s", name, tag(key), want)
+			}
+		}
+		if len(acme) != 1000 {
+			t.Errorf("%s: got %d keys of 1,000 tuples", name, len(acme))
+		}
+		for _, other := range []Key{
+			k.Partitioned("limit", []string{"0"}, "shop account", "zeta"), k.Partitioned("limit", []string{"0"}, "shop plan", "acme"), k.Key("limit", []string{"0"}),
+		} {
+			if tag(other) == tag(k.Partitioned("limit", []string{"0"}, "shop account", "acme")) {
+				t.Errorf("%s: %v has the tag of another partition", name, other)
+			}
+		}
+	}
+}
+
 func TestKeyerPrintsNoSecret(t *testing.T) {
 	t.Parallel()
 	k := newKeyer(t, secret)
@@ -191,6 +225,9 @@ func TestKeyDoesNotAllocate(t *testing.T) {
 	var key Key
 	if n := testing.AllocsPerRun(100, func() { key = k.Key("identity of the limit", values) }); n != 0 {
 		t.Errorf("got %v allocations a key, want 0", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { key = k.Partitioned("identity of the limit", values, "shop account", values[0]) }); n != 0 {
+		t.Errorf("got %v allocations a key of a partition, want 0", n)
 	}
 	_ = key
 }
