@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
@@ -20,13 +21,14 @@ import (
 const lookTimeout = 2 * time.Second
 
 // bucketsFlags say which buckets explain and key look at.
-type bucketsFlags struct{ redisURL, redisURLFile, keySecretFile string }
+type bucketsFlags struct {
+	redis         redisFlags
+	keySecretFile string
+}
 
 func (f *bucketsFlags) addTo(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.redisURL, "redis-url", "", "look at the buckets in the Redis at this `URL`; better set by environment or file: other users can read a command line")
-	flags.StringVar(&f.redisURLFile, "redis-url-file", "", "read --redis-url from this `file`")
-	flags.StringVar(&f.keySecretFile, "key-secret-file", "", "the `file` whose bytes serve derives bucket keys with; without it they are read from Redis")
+	f.redis.addTo(cmd, "look at the buckets in")
+	cmd.Flags().StringVar(&f.keySecretFile, "key-secret-file", "", "the `file` whose bytes serve derives bucket keys with; without it they are read from Redis")
 }
 
 // explainer is an engine that only explains.
@@ -40,7 +42,7 @@ type explainer struct {
 // explainer returns one over the buckets that the flags name. The error has exit code 4 if Redis cannot be reached.
 func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*explainer, error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	url, err := redisURL(cmd, log, f.redisURL, f.redisURLFile)
+	url, err := f.redis.read(cmd, log)
 	if err != nil {
 		return nil, err
 	}
@@ -57,14 +59,20 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 	}
 	buckets := store.Store(memstore.New(memstore.Options{}))
 	if url != "" {
-		redis, err := redisstore.New(redisstore.Options{URL: string(url), Timeout: lookTimeout, Logger: slog.New(slog.DiscardHandler)})
+		f.redis.conn.URL = string(url)
+		conn, err := redisconn.New(f.redis.conn)
 		if err != nil {
 			return nil, usagef("--redis-url: %w", err)
 		}
-		x.close, x.live, buckets = redis.Close, true, redis
+		redis, err := redisstore.New(redisstore.Options{Redis: conn, Timeout: lookTimeout, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		x.close = func() error { return errors.Join(redis.Close(), conn.Close()) }
+		x.live, buckets = true, redis
 		if !x.keyed {
 			if err := learn(cmd.Context(), redis, keyer); err != nil {
-				return nil, errors.Join(&exitError{exitUnreachable, err}, redis.Close())
+				return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
 			}
 			x.keyed = true
 		}

@@ -27,7 +27,7 @@ or be readable in Redis by --redis-url.
   redis-cli pttl "$(ratelimitd key --rules ./rules --key-secret-file secret -o json 'shop | [user=u1]' | jq -r '.[0].key')"`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			if b.redisURL == "" && b.redisURLFile == "" && b.keySecretFile == "" {
+			if b.redis.url == "" && b.redis.urlFile == "" && b.keySecretFile == "" {
 				return usagef("want --key-secret-file, --redis-url or --redis-url-file: keys are hashes under a secret")
 			}
 			x, err := explanation(cmd, args, &f, &b, &a)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,8 +19,7 @@ import (
 // serveFlags are the flags of serve that do not go into app.Options as they are.
 type serveFlags struct {
 	profile       string
-	redisURL      string
-	redisURLFile  string
+	redis         redisFlags
 	keySecretFile string
 	headers       []string
 	retryJitter   string
@@ -88,8 +86,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.StringVar(&o.HTTPAddr, "http-addr", app.DefaultHTTPAddr, "`address` of the HTTP port")
 	flags.StringVar(&o.AdminAddr, "admin-addr", app.DefaultAdminAddr, "`address` of the admin port, which asks for no password")
 	flags.BoolVar(&o.AdminRemote, "admin-remote", false, "allow an --admin-addr that other machines can reach")
-	flags.StringVar(&f.redisURL, "redis-url", "", "share buckets in the Redis at this `URL` (redis://, rediss://); better set by environment or file: other users can read a command line")
-	flags.StringVar(&f.redisURLFile, "redis-url-file", "", "read --redis-url from this `file`")
+	f.redis.addTo(cmd, "share buckets in")
 	flags.DurationVar(&o.RedisTimeout, "redis-timeout", app.DefaultRedisTimeout, "how long a decision waits for Redis")
 	flags.StringVar(&f.keySecretFile, "key-secret-file", "", "derive bucket keys with the bytes of this `file`, 16 or more, the same for all processes; without it they share one that is kept in Redis")
 	flags.IntVar(&o.Nodes, "nodes", 0, "how many processes share the limits, where each enforces its part (0: learnt from Redis, or 1 without it)")
@@ -130,12 +127,13 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	if o.Headers, err = headers(f.headers); err != nil {
 		return usagef("--headers: %w", err)
 	}
-	if o.RedisURL, err = redisURL(cmd, o.Logger, f.redisURL, f.redisURLFile); err != nil {
+	if o.RedisURL, err = f.redis.read(cmd, o.Logger); err != nil {
 		return err
 	}
 	if o.GRPCTLS, err = f.grpcTLS(); err != nil {
 		return err
 	}
+	o.Redis = f.redis.conn
 	if o.KeySecret, err = keySecret(f.keySecretFile); err != nil {
 		return err
 	}
@@ -162,25 +160,6 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	defer signal.Stop(hangups)
 	o.Reload = hangups
 	return app.Run(ctx, *o)
-}
-
-// redisURL returns the URL from where it was given, and warns if others can read it there.
-func redisURL(cmd *cobra.Command, log *slog.Logger, url, file string) (app.Secret, error) {
-	switch {
-	case url != "" && file != "":
-		return "", usagef("--redis-url and --redis-url-file: want one of them")
-	case file != "":
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return "", usagef("--redis-url-file: %w", err)
-		}
-		if url = strings.TrimSpace(string(data)); url == "" {
-			return "", usagef("--redis-url-file: %s is empty", file)
-		}
-	case origin(cmd, "redis-url") == originFlag && strings.Contains(url, "@"):
-		log.Warn("--redis-url on the command line can be read by other users; use RATELIMITD_REDIS_URL or --redis-url-file")
-	}
-	return app.Secret(url), nil
 }
 
 // grpcTLS returns the options of TLS, nil if there are none.

@@ -21,6 +21,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 	"github.com/ratelimitd/ratelimitd/internal/limiter"
+	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
@@ -39,7 +40,8 @@ type App struct {
 	grpc    *transport.GRPC
 	http    http.Handler
 	admin   http.Handler
-	redis   *redisstore.Store // nil: the embedded store
+	conn    *redisconn.Redis  // nil: the embedded store
+	redis   *redisstore.Store // nil with conn
 	limiter *limiter.Limiter  // nil: the embedded store of a single node
 	nodes   *limiter.Nodes    // nil with limiter
 	keyer   *store.Keyer
@@ -172,7 +174,7 @@ func (a *App) start(ctx context.Context) error {
 		a.undo.add("stop reading the key secret", background(p.run))
 	}
 	if a.redis != nil {
-		p := &pulse{beat: a.beat, learn: a.nodes.Learn, back: a.limiter.Nudge}
+		p := &pulse{beat: a.redis.Nodes, learn: a.nodes.Learn, leave: a.redis.Leave}
 		a.undo.add("stop counting nodes", background(p.run))
 	}
 	if a.tls != nil {

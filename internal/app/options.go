@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/config"
+	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/store"
@@ -54,11 +55,12 @@ type Options struct {
 	MaxConnectionAge      time.Duration      // of gRPC connections, ±10 %; 0: 30 minutes
 	MaxConnectionAgeGrace time.Duration      // for calls in flight when that has passed; 0: 10 seconds
 
-	RedisURL     Secret        // "": buckets live in this process
-	RedisTimeout time.Duration // 0: DefaultRedisTimeout
-	MaxBuckets   int           // in memory; 0: memstore's default, or with Redis DefaultFallbackBuckets
-	Nodes        int           // processes that share the limits; 0: learnt from Redis, or 1 without it
-	KeySecret    Secret        // what bucket keys are derived with, 16 bytes or more; "": shared in Redis, or random without it
+	RedisURL     Secret            // "": buckets live in this process
+	Redis        redisconn.Options // how it is reached, but for the URL
+	RedisTimeout time.Duration     // 0: DefaultRedisTimeout
+	MaxBuckets   int               // in memory; 0: memstore's default, or with Redis DefaultFallbackBuckets
+	Nodes        int               // processes that share the limits; 0: learnt from Redis, or 1 without it
+	KeySecret    Secret            // what bucket keys are derived with, 16 bytes or more; "": shared in Redis, or random without it
 
 	Shadow           bool   // decide and count, refuse nothing
 	OverrideMax      uint32 // largest requests_per_unit a request's own limit may ask for; 0: any

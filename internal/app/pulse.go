@@ -3,31 +3,32 @@ package app
 import (
 	"context"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 )
 
-// How often a process shows Redis that it lives.
 const (
-	pulseEvery = 3 * time.Second
-	pulseRetry = 500 * time.Millisecond // while Redis does not answer
+	pulseRetry = 500 * time.Millisecond // after a pulse that Redis did not answer
 	pulseWait  = time.Second            // how long one may take
 )
 
-// pulse shows Redis again and again that this process lives, and learns from it how many do. A pulse that succeeds after
-// one that did not tells that Redis is back, long before a breaker that has backed off would ask.
+// pulse shows Redis again and again that this process lives, and learns from it how many do.
 type pulse struct {
 	beat  func(context.Context) (nodes int, err error)
 	learn func(nodes int)
-	back  func()
+	leave func(context.Context) error
 }
 
-// run goes on until ctx ends.
+// run goes on until ctx ends, and then has the other processes know at once.
 func (p *pulse) run(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
-	failing := false
 	for {
 		select {
 		case <-ctx.Done():
+			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), pulseWait)
+			defer cancel()
+			_ = p.leave(leaving) // Redis forgets this process by itself
 			return
 		case <-t.C:
 		}
@@ -35,15 +36,10 @@ func (p *pulse) run(ctx context.Context) {
 		nodes, err := p.beat(waiting)
 		cancel()
 		if err != nil {
-			failing = true
 			t.Reset(pulseRetry)
 			continue
 		}
 		p.learn(nodes)
-		if failing {
-			failing = false
-			p.back()
-		}
-		t.Reset(pulseEvery)
+		t.Reset(redisstore.NodesEvery)
 	}
 }

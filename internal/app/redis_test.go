@@ -178,3 +178,41 @@ func TestSecretsAreNotShown(t *testing.T) {
 		t.Errorf("the password is in the error: %v", err)
 	}
 }
+
+// Processes count themselves in Redis, and one that stops is missed at once.
+func TestProcessesCountThemselves(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	var all []*app.App
+	for range 3 {
+		o, _ := options(t, modes)
+		o.RedisURL, o.RedisTimeout = app.Secret(redis.URL()), 2*time.Second
+		all = append(all, start(t, o))
+	}
+	nodes := func(want float64) {
+		t.Helper()
+		for i, a := range all {
+			eventually(t, "nodes are counted", func() bool {
+				_, metrics := get(t, a.Addr("admin"), "/metrics")
+				got := sample(metrics, "ratelimitd_limiter_nodes")
+				if sample(metrics, "ratelimitd_limiter_nodes_known") != 1 && got > 1 {
+					t.Errorf("process %d: got %v nodes that are not known", i, got)
+				}
+				return got == want
+			})
+		}
+	}
+	nodes(3)
+	stop(t, all[0])
+	all = all[1:]
+	began := time.Now()
+	nodes(2)
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("missed a process that stopped after %v, want the 3s of a pulse: it did not say that it leaves", took)
+	}
+	// Without Redis the last number counts.
+	redis.Stop()
+	conn := dial(t, all[0])
+	wantCodes(t, conn, "open", "new", ok, over) // a half of 2
+	nodes(2)
+}

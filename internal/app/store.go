@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ratelimitd/ratelimitd/internal/limiter"
+	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
@@ -34,23 +36,37 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 	if err := registerKnown(a.reg, a.keyer); err != nil {
 		return nil, err
 	}
+	reach := a.o.Redis
+	reach.URL = string(a.o.RedisURL)
+	conn, err := redisconn.New(reach)
+	if err != nil {
+		return nil, err
+	}
+	a.undo.add("close connections to Sentinels", func(context.Context) error { return conn.Close() })
+	nudge := new(atomic.Pointer[limiter.Limiter]) // which is made of the store
 	redis, err := redisstore.New(redisstore.Options{
-		URL: string(a.o.RedisURL), Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
+		Redis: conn, Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
+		OnChange: func() {
+			if l := nudge.Load(); l != nil {
+				l.Nudge()
+			}
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make Redis store: %w", err)
 	}
 	a.undo.add("close Redis", func(context.Context) error { return redis.Close() })
-	a.redis = redis
+	a.conn, a.redis = conn, redis
 	buckets := a.o.MaxBuckets
 	if buckets == 0 {
 		buckets = DefaultFallbackBuckets
 	}
-	return a.limit(limiter.Options{
-		Store: redis, OwnTimer: true, Timeout: a.o.RedisTimeout,
-		Local:    memstore.New(memstore.Options{MaxBuckets: buckets, Registerer: a.reg}),
-		Topology: limiter.OneShard("redis", redis.Ping),
+	l, err := a.limit(limiter.Options{
+		Store: redis, OwnTimer: true, Timeout: a.o.RedisTimeout, Topology: redis,
+		Local: memstore.New(memstore.Options{MaxBuckets: buckets, Registerer: a.reg}),
 	})
+	nudge.Store(a.limiter)
+	return l, err
 }
 
 // embedded makes the store of a process without Redis. Its own buckets are all there are, so there is nothing to fall
@@ -91,6 +107,3 @@ func (a *App) degraded() []string {
 	}
 	return why
 }
-
-// beat is one pulse.
-func (a *App) beat(ctx context.Context) (nodes int, err error) { return 0, a.redis.Ping(ctx) }

@@ -128,7 +128,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		documented[row[1]] = row[3] + " " + strings.Join(labels, ", ")
 	}
 
-	const shadow = "\n  - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}\n"
+	const shadow = "\n  - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}\n" +
+		"blocklist: [{key: bot, value: x, reason: tests}]\n"
 	redis := redistest.Start(t)
 	shown := map[string]string{}
 	for _, url := range []string{"", redis.URL()} {
@@ -143,6 +144,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		wantCodes(t, dial(t, a), "api", "x", ok)
 		wantCodes(t, dial(t, a), "shadow", "x", ok) // its series come with the first
+		wantCodes(t, dial(t, a), "bot", "x", over)
 		if url != "" {
 			redis.Stop() // there is more to say when it is away
 			conn := dial(t, a)
