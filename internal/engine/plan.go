@@ -20,6 +20,7 @@ const keptDescriptors = 256
 type plan struct {
 	view      *view
 	domain    *rule.Domain   // nil: no such domain
+	lookups   rule.Lookups   // the domain's
 	metrics   *domainMetrics // never nil
 	matches   []match        // one a descriptor
 	charges   []store.Charge
@@ -84,7 +85,7 @@ func (p *plan) plan(e *Engine, v *view, req *Request) {
 	p.domain = v.snapshot.Domain(req.Domain)
 	p.metrics = e.metrics.unknown
 	if p.domain != nil {
-		p.metrics = v.domains[p.domain]
+		p.metrics, p.lookups = v.domains[p.domain], v.snapshot.Lookups(p.domain)
 	}
 	if p.block(req) {
 		return
@@ -133,7 +134,7 @@ func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
 	if p.domain == nil {
 		return
 	}
-	m.entries, p.entries = p.domain.Derive(p.entries, d.Entries)
+	m.entries, p.entries = p.lookups.Derive(p.entries, d.Entries)
 	m.rule = p.domain.Match(m.entries)
 	if d.HasOverride {
 		envoy := p.domain.Profile == rule.Envoy

@@ -15,7 +15,7 @@ func (s *Snapshot) compile(spec *domainSpec) *Domain {
 	d := &Domain{Name: spec.name, Profile: spec.profile, Defaults: Defaults{Algorithm: spec.algorithm, Policy: &policy}}
 	c := &compiler{s, d, map[string]bool{}}
 	d.block(spec.blocklist)
-	d.lookup(spec.lookups)
+	s.lookup(d, spec.lookups)
 	d.root.children = c.children(spec.descriptors, nil, appendText(nil, d.Name))
 	return d
 }

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 )
 
 const (
-	maxFileBytes = 1 << 20 // no rule file is longer; a longer one is not read
+	maxFileBytes = 1 << 20 // no rule file is longer, unless Options say so; a longer one is not read
 	maxLevels    = 64      // levels of descriptors
 	maxDepth     = 4 * maxLevels
 	maxLimits    = 32   // of one descriptor, well below what a request may charge (store.MaxCharges)
@@ -32,8 +33,8 @@ type decoder struct {
 func decode(f File, o Options, p *problems) *fileSpec {
 	d := &decoder{problems: p, file: f.Name, profile: o.DefaultProfile}
 	top := place{file: f.Name, mark: mark{1, 1}}
-	if len(f.Data) > maxFileBytes {
-		d.invalid(top, "file of %d bytes: want at most %d", len(f.Data), maxFileBytes)
+	if most := cmp.Or(o.MaxFileBytes, maxFileBytes); len(f.Data) > most {
+		d.invalid(top, "file of %d bytes: want at most %d", len(f.Data), most)
 		return nil
 	}
 	root, ok := d.parse(f.Data, top)

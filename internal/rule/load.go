@@ -28,13 +28,14 @@ func (p Profile) String() string { return profileNames[p] }
 // File is one rule file.
 type File struct {
 	Name string // in messages; files are read in the order of their names
-	Data []byte // YAML or JSON, at most 1 MiB
+	Data []byte // YAML or JSON, at most Options.MaxFileBytes
 }
 
 // Options are what the files do not say themselves. The zero value is usable.
 type Options struct {
 	DefaultProfile Profile // of files that name none
 	MergeDomains   bool    // in profile envoy: whether several files may add to one domain. In profile native they always may
+	MaxFileBytes   int     // a longer file is refused unread; 0: 1 MiB, which is more than people write
 
 	// ReadValues reads the values_file of a lookup. Its name is as written if that is absolute, else joined with the directory of the rule file's name. It is called
 	// once a name and Load. nil: values_file is a mistake, as for rules that come from no file.
@@ -67,7 +68,7 @@ func Load(files []File, o Options) (*Snapshot, []Warning, error) {
 		d.lint(p)
 	}
 	p.sort()
-	s := &Snapshot{byName: make(map[string]*Domain, len(domains)), rulesHash: hash(files), values: values.files}
+	s := &Snapshot{byName: make(map[string]*Domain, len(domains)), rulesHash: hash(files), values: values.files, lookups: map[*Domain]Lookups{}}
 	s.hash = hashWith(s.rulesHash, values.files)
 	slices.SortFunc(domains, func(a, b *domainSpec) int { return strings.Compare(a.name, b.name) })
 	for _, spec := range domains {

@@ -32,17 +32,23 @@ func (l *lookup) of(value string) (derived string, ok bool) {
 	return l.byDefault, l.hasDefault
 }
 
-// Derive returns a descriptor's entries as they are matched: with those that the domain's lookups derive, one lookup after the other in the
+// Lookups are those of one domain. The zero value derives nothing. Immutable.
+type Lookups []lookup
+
+// Lookups returns the lookups of a domain of the snapshot.
+func (s *Snapshot) Lookups(d *Domain) Lookups { return s.lookups[d] }
+
+// Derive returns a descriptor's entries as they are matched: with those that the lookups derive, one lookup after the other in the
 // order of the files, so that a later one may start from what an earlier one derived. A derived entry stands before its source, which
 // is the first entry of its key, and takes the place of all entries that have its own key. Where nothing is derived, nothing changes.
 //
 // It appends what it needs to scratch, which it returns for the next call, and does not allocate unless that grows. derived is entries itself,
 // or a part of scratch, and holds as long as what scratch was made of.
-func (d *Domain) Derive(scratch, entries []Entry) (derived, rest []Entry) {
+func (ls Lookups) Derive(scratch, entries []Entry) (derived, rest []Entry) {
 	start := len(scratch)
 	derived = entries
-	for i := range d.lookups {
-		l := &d.lookups[i]
+	for i := range ls {
+		l := &ls[i]
 		at := indexOf(derived, l.from)
 		if at < 0 {
 			continue
@@ -130,10 +136,11 @@ func (v *validator) lookups(all []*lookupSpec, values *valuesFiles) {
 	}
 }
 
-func (d *Domain) lookup(specs []*lookupSpec) {
-	for _, s := range specs {
-		d.lookups = append(d.lookups, lookup{
-			from: s.From.s, to: s.To.s, values: s.table, byDefault: s.Default.s, hasDefault: s.Default.present(), file: s.file,
+// lookup compiles the lookups of a domain.
+func (s *Snapshot) lookup(d *Domain, specs []*lookupSpec) {
+	for _, l := range specs {
+		s.lookups[d] = append(s.lookups[d], lookup{
+			from: l.From.s, to: l.To.s, values: l.table, byDefault: l.Default.s, hasDefault: l.Default.present(), file: l.file,
 		})
 	}
 }
@@ -251,8 +258,8 @@ func (s *Snapshot) ValuesFiles() []string {
 	return names
 }
 
-// WithValues returns the snapshot with the values of these files in place of what they held before: its rules are the same ones, not compiled again, and
-// s is not changed. Files of other names than those of ValuesFiles are not looked at. What is wrong with one gives no Snapshot and an error of
+// WithValues returns the snapshot with the values of these files in place of what they held before: its domains and rules are the same ones, not compiled
+// again, and s is not changed. Files of other names than those of ValuesFiles are not looked at. What is wrong with one gives no Snapshot and an error of
 // type Errors.
 func (s *Snapshot) WithValues(files []File) (*Snapshot, error) {
 	p := &problems{}
@@ -269,27 +276,22 @@ func (s *Snapshot) WithValues(files []File) (*Snapshot, error) {
 		p.sort()
 		return nil, p.errs
 	}
-	next := &Snapshot{byName: make(map[string]*Domain, len(s.domains)), rulesHash: s.rulesHash, limits: s.limits, values: read}
-	next.hash = hashWith(next.rulesHash, read)
-	for _, d := range s.domains {
-		d = d.withValues(read)
-		next.domains = append(next.domains, d)
-		next.byName[d.Name] = d
+	next := *s
+	next.values, next.hash = read, hashWith(s.rulesHash, read)
+	next.lookups = make(map[*Domain]Lookups, len(s.lookups))
+	for d, ls := range s.lookups {
+		next.lookups[d] = ls.with(read)
 	}
-	return next, nil
+	return &next, nil
 }
 
-// withValues returns the domain with other values, itself if it has none of a file. Its rules keep the Domain that they were compiled with, which is its like.
-func (d *Domain) withValues(files map[string]*valuesFile) *Domain {
-	if !slices.ContainsFunc(d.lookups, func(l lookup) bool { return l.file != "" }) {
-		return d
-	}
-	next := *d
-	next.lookups = slices.Clone(d.lookups)
-	for i := range next.lookups {
-		if f := files[next.lookups[i].file]; f != nil {
-			next.lookups[i].values = f.values
+// with returns the lookups with the values that their files hold now.
+func (ls Lookups) with(files map[string]*valuesFile) Lookups {
+	ls = slices.Clone(ls)
+	for i := range ls {
+		if f := files[ls[i].file]; f != nil {
+			ls[i].values = f.values
 		}
 	}
-	return &next
+	return ls
 }

@@ -43,7 +43,8 @@ descriptors:
 func TestDerive(t *testing.T) {
 	t.Parallel()
 	for _, profile := range []string{"native", "envoy"} {
-		d := load(t, lookupRules+"profile: "+profile).Domains()[0]
+		s := load(t, lookupRules+"profile: "+profile)
+		lookups := s.Lookups(s.Domains()[0])
 		for descriptor, want := range map[string]string{
 			"":                               "",
 			"path=/":                         "path=/",
@@ -65,7 +66,7 @@ func TestDerive(t *testing.T) {
 		} {
 			sent := entries(descriptor)
 			before := spell(sent)
-			got, _ := d.Derive(nil, sent)
+			got, _ := lookups.Derive(nil, sent)
 			if spell(got) != want {
 				t.Errorf("%s: [%s] is matched as [%s], want [%s]", profile, descriptor, spell(got), want)
 			}
@@ -79,12 +80,13 @@ func TestDerive(t *testing.T) {
 // TestDeriveManyInOneScratch checks that descriptors of one request do not write over each other.
 func TestDeriveManyInOneScratch(t *testing.T) {
 	t.Parallel()
-	d := load(t, lookupRules).Domains()[0]
+	s := load(t, lookupRules)
+	lookups := s.Lookups(s.Domains()[0])
 	var scratch []Entry
 	var got [][]Entry
 	for i := range 100 {
 		var derived []Entry
-		derived, scratch = d.Derive(scratch, entries(fmt.Sprintf("api_key=k-1, i=%d", i)))
+		derived, scratch = lookups.Derive(scratch, entries(fmt.Sprintf("api_key=k-1, i=%d", i)))
 		got = append(got, derived)
 	}
 	for i, es := range got {
@@ -128,7 +130,7 @@ func TestValuesFile(t *testing.T) {
 		t.Helper()
 		for _, d := range s.Domains() {
 			for descriptor, want := range want {
-				if got, _ := d.Derive(nil, entries(descriptor)); spell(got) != want {
+				if got, _ := s.Lookups(d).Derive(nil, entries(descriptor)); spell(got) != want {
 					t.Errorf("domain %s: [%s] is matched as [%s], want [%s]", d.Name, descriptor, spell(got), want)
 				}
 			}
@@ -152,7 +154,7 @@ func TestValuesFile(t *testing.T) {
 	if s.Hash() == next.Hash() {
 		t.Error("new values, the same hash")
 	}
-	if one, two := s.Domain("shop").Match(entries("tier=gold")), next.Domain("shop").Match(entries("tier=gold")); one == nil || one != two {
+	if one, two := s.Domain("shop").Match(entries("tier=gold")), next.Domain("shop").Match(entries("tier=gold")); one == nil || one != two || s.Domain("shop") != next.Domain("shop") {
 		t.Errorf("new values made new rules: %v and %v", one, two)
 	}
 	again, err := next.WithValues([]File{{"/rules/keys/shop.csv", []byte(mustRead(t, open, "/rules/keys/shop.csv"))}})
@@ -233,6 +235,7 @@ blocklist:
 		t.Fatal(err)
 	}
 	d := s.Domain("shop")
+	lookups := s.Lookups(d)
 	scratch := make([]Entry, 0, 16)
 	for descriptor, blocked := range map[string]bool{
 		"api_key=key-00000007, path=/": false, "api_key=unknown": false, "path=/": false, "api_key=b": true, "api_key=evil-1": true,
@@ -241,7 +244,7 @@ blocklist:
 		es := entries(descriptor)
 		got := false
 		if n := testing.AllocsPerRun(100, func() {
-			_, scratch = d.Derive(scratch[:0], es)
+			_, scratch = lookups.Derive(scratch[:0], es)
 			for _, e := range es {
 				got = got || d.Blocked(e) != nil
 			}
@@ -285,13 +288,13 @@ func BenchmarkDerive(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		d := s.Domain("shop")
+		lookups := s.Lookups(s.Domain("shop"))
 		es := entries("api_key=key-00000007")
 		scratch := make([]Entry, 0, 8)
 		b.Run(fmt.Sprintf("values=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, scratch = d.Derive(scratch[:0], es)
+				_, scratch = lookups.Derive(scratch[:0], es)
 			}
 		})
 	}

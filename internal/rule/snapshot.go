@@ -13,6 +13,7 @@ type Snapshot struct {
 	hash    string
 	limits  int
 
+	lookups   map[*Domain]Lookups
 	rulesHash string                 // of the rule files alone
 	values    map[string]*valuesFile // of the lookups, by name
 }
@@ -44,7 +45,6 @@ type Domain struct {
 	rules   []*Rule
 	blocks  []*Block
 	blocked map[string]*blockedValues // by key
-	lookups []lookup
 }
 
 // Rules returns the domain's rules in the order of its files, a parent before its children. The slice is the domain's own: don't write to it.
