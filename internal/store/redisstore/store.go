@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -236,6 +237,9 @@ func (s *Store) Close() error {
 	})
 	return err
 }
+
+// Format writes a name in place of connections and their passwords, whatever the verb.
+func (*Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redisstore.Store") }
 
 func (s *Store) closeConn() error {
 	if !s.own {
