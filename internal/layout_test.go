@@ -71,8 +71,14 @@ var rooms = map[string]room{
 		"internal/store/memstore":   "buckets of a case",
 	}},
 	"internal/config": {hides: "where the current snapshot comes from", imports: map[string]string{
+		"internal/ledger": "published rules are settings that people change",
 		"internal/rule": "it loads and swaps snapshots",
 	}},
+	"internal/config/xds": {hides: "the protocol of control planes: streams, nonces, ACK and NACK, proto types", imports: map[string]string{
+		"internal/config": "it is one of its sources",
+		"internal/rule":   "a resource becomes the text of a rule file",
+	}},
+	"internal/xdstest": {hides: "how a control plane is run for a test", forTests: true},
 	"internal/transport": {hides: "the wire: proto types, gRPC, JSON, headers", imports: map[string]string{
 		"internal/bucket": "units and Never in answers",
 		"internal/engine": "it asks for verdicts",
@@ -81,6 +87,7 @@ var rooms = map[string]room{
 	}},
 	"internal/app": {hides: "the process: options, wiring, lifecycle, telemetry", imports: map[string]string{
 		"internal/config":           "it starts the source of rules",
+		"internal/config/xds":       "which may be a control plane",
 		"internal/engine":           "it builds the engine",
 		"internal/limiter":          "it puts the limiter over Redis and the fallback",
 		"internal/redisconn":        "how Redis is reached is an option",
@@ -99,6 +106,7 @@ var rooms = map[string]room{
 		"internal/bucket":           "check prints algorithms and units",
 		"internal/cases":            "test runs cases",
 		"internal/config":           "check and explain read the same files as serve",
+		"internal/config/xds":       "serve may take its rules from a control plane",
 		"internal/engine":           "explain and test decide in this process",
 		"internal/engine/shorthand": "requests on the command line and in test cases",
 		"internal/redisconn":        "flags say how Redis is reached",
@@ -116,6 +124,7 @@ var rooms = map[string]room{
 var testImports = map[string]string{
 	"internal/bucket/script":    "every twin of the arithmetic passes the same scripts",
 	"internal/redistest":        "what uses Redis is tested on a real one",
+	"internal/xdstest":          "what follows a control plane is tested on a real one",
 	"internal/certtest":         "what speaks TLS is tested with certificates of its own",
 	"internal/store/storetest":  "every store passes it",
 	"internal/store/memstore":   "decisions are tested on a real store",
@@ -147,8 +156,14 @@ var dependencies = map[string]dependency{
 	"github.com/dunglas/httpsfv": {
 		why: "structured fields of the RateLimit headers", in: []string{"internal/transport"},
 	},
+	"github.com/envoyproxy/go-control-plane": {
+		why: "a control plane as Envoy Gateway runs it", in: []string{"internal/xdstest"}, testOnly: true,
+	},
+	"github.com/envoyproxy/go-control-plane/ratelimit": {
+		why: "the proto of rules over xDS; later than v0.1.0, which lacks quota_mode, metadata and three units", in: []string{"internal/config/xds"},
+	},
 	"github.com/envoyproxy/go-control-plane/envoy": {
-		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "cmd/ratelimitd", "internal/bench/floor"},
+		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd", "internal/bench/floor"},
 	},
 	"github.com/gaissmai/bart": {
 		why: "the longest network of an address, among any number of them", in: []string{"internal/rule"},
@@ -211,13 +226,13 @@ var dependencies = map[string]dependency{
 		why: "a cap on a listener's connections; header compression of the load's client", in: []string{"internal/app", "internal/bench"},
 	},
 	"google.golang.org/grpc": {
-		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/app", "cmd/ratelimitd", "internal/bench/floor"},
+		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/config/xds", "internal/app", "cmd/ratelimitd", "internal/bench/floor"},
 	},
 	"pgregory.net/rapid": {
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
 	},
 	"google.golang.org/protobuf": {
-		why: "protowire for our codec, protojson for /json", in: []string{"internal/transport", "cmd/ratelimitd"},
+		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd"},
 	},
 }
 
@@ -239,8 +254,8 @@ var bans = []ban{
 	{in: "internal/limiter", of: []string{modulePath + "/internal/rule"}, why: "tiers know charges, not rules"},
 	{in: "internal", of: []string{modulePath + "/pkg"}, why: "pkg wraps internal, never the other way"},
 	{
-		in: "internal", except: []string{"internal/transport", "internal/admin", "internal/app", "internal/bench/floor"},
-		of: []string{"google.golang.org/protobuf", "google.golang.org/grpc", "github.com/envoyproxy"}, why: "proto types stop in transport",
+		in: "internal", except: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "internal/admin", "internal/app", "internal/bench/floor"},
+		of: []string{"google.golang.org/protobuf", "google.golang.org/grpc", "github.com/envoyproxy"}, why: "proto types stop in transport and config/xds",
 	},
 	{
 		in: "internal", except: []string{"internal/ledger", "internal/redisconn", "internal/store/redisstore", "internal/redistest", "internal/config", "internal/app"},
