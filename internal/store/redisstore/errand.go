@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -182,7 +183,7 @@ func (e *errand) answer(err error) error {
 
 // report notes how a lane's delivery went. What is down is looked at again soon.
 func (s *Store) report(l *lane, err error, took time.Duration) {
-	if err != nil {
+	if err != nil && !errors.Is(err, errNowhere) { // why nobody is known there is reported by who asked
 		s.outage.report(l.name, err)
 	}
 	down := err != nil || took > s.timeout

@@ -52,6 +52,29 @@ func TestSlotsAreSpread(t *testing.T) {
 	}
 }
 
+// TestPartition holds that keys of one partition share a slot, so one script takes them.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	keyer, err := store.NewKeyer([]byte("a secret for tests"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := make(map[uint16]bool)
+	for i := range 50 {
+		account := strconv.Itoa(i)
+		first := keyer.Partitioned("one", []string{"a"}, "shop", account)
+		for _, values := range [][]string{{"b"}, {"c"}, {account}} {
+			if k := keyer.Partitioned("two", values, "shop", account); slotOf(&k) != slotOf(&first) || k == first {
+				t.Errorf("keys of partition %d: got %s and %s, want two of one slot", i, first, k)
+			}
+		}
+		slots[slotOf(&first)] = true
+	}
+	if len(slots) < 40 {
+		t.Errorf("slots of 50 partitions: got %d, want about as many", len(slots))
+	}
+}
+
 func TestSlotAllocates(t *testing.T) {
 	k := store.Key{1}
 	if got := testing.AllocsPerRun(100, func() { slotOf(&k) }); got > 0 {
