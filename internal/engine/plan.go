@@ -196,7 +196,7 @@ func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *limit) {
 	}
 	c := store.Charge{
 		Limit: l.bucket, Policy: l.policy, MaxDelay: l.maxDelay,
-		Key:  k.Key(l.identity, p.keyValues(m.rule, l, m.entries)),
+		Key:  p.key(k, m, l),
 		Hits: cost(m.hits),
 		Vote: p.vote(m.rule),
 	}
@@ -214,6 +214,17 @@ func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *limit) {
 	}
 	p.charges = append(p.charges, c)
 	p.queued = p.queued || p.queues(len(p.charges)-1)
+}
+
+// key returns the key of the bucket of l for the descriptor of m.
+func (p *plan) key(k *store.Keyer, m *match, l *limit) store.Key {
+	values := p.keyValues(m.rule, l, m.entries)
+	if m.rule != nil {
+		if partition, value, ok := m.rule.Partition(m.entries); ok {
+			return k.Partitioned(l.identity, values, partition, value)
+		}
+	}
+	return k.Key(l.identity, values)
 }
 
 // keyValues returns the values that tell buckets of l apart; they hold until the next call.

@@ -189,7 +189,10 @@ var (
 	numberGenerator = oneOfAny(0, 1, 5, 1000, 4294967295)
 )
 
+var fractionGenerator = oneOfAny(0.1, 1, 0.25, 0, 1.5, 0.1234567, nil)
+
 var defaultsGenerators = map[string]*rapid.Generator[any]{
+	"local_fraction":     fractionGenerator,
 	"algorithm":          oneOfAny("gcra", "fixed_window", "token_bucket"),
 	"on_backend_failure": oneOfAny("fail_open", "local_strict", "fail_closed"),
 	"refunds":            flagGenerator,
@@ -219,6 +222,8 @@ var limitGenerators = map[string]*rapid.Generator[any]{
 	"debt":               numberGenerator,
 	"max_delay":          oneOfAny("5ms", "0s", "1.5h", "1m2s", 5, "", "-1s"),
 	"calendar":           oneOfAny("UTC", "Mars/Olympus"),
+	"local_fraction":     fractionGenerator,
+	"scope":              oneOfAny("shared", "node", nil),
 	"refunds":            flagGenerator,
 	"on_backend_failure": oneOfAny("fail_open", "fail_closed"),
 	"replaces": nested(func(t *rapid.T) any {
@@ -240,6 +245,7 @@ func genDescriptor(t *rapid.T, depth int) any {
 		"prefix":          textGenerator,
 		"suffix":          oneOfAny("a", nil, 5),
 		"regex":           oneOfAny("a+", "(", ".*"),
+		"partition":       oneOfAny("a", "b*", nil),
 		"shadow_mode":     flagGenerator,
 		"quota_mode":      flagGenerator,
 		"quota_group":     nameGenerator,

@@ -106,6 +106,10 @@ func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule 
 			r.Limits = append(r.Limits, c.limit(r, l))
 		}
 	}
+	if s.Partition.s != "" {
+		r.partition = string(appendText(appendText([]byte("partition "), c.domain.Name), s.Partition.s))
+		r.partitionBy = slices.IndexFunc(path, func(l level) bool { return l.key == s.Partition.s })
+	}
 	if s.RateLimit != nil {
 		r.Name = s.RateLimit.Name.s
 	}
@@ -113,7 +117,8 @@ func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule 
 }
 
 func (c *compiler) limit(r *Rule, l *limitSpec) *Limit {
-	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, Refunds: l.Refunds.on, Rule: c.label(r, l)}
+	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, NodeScope: l.Scope.node, Refunds: l.Refunds.on, Rule: c.label(r, l)}
+	policy.LocalFraction, _ = l.LocalFraction.millionths()
 	id := c.snapshot.limits
 	c.snapshot.limits++
 	return &Limit{

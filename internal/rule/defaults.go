@@ -16,6 +16,7 @@ func (d *domainSpec) applyDefaults() {
 		if s.OnBackendFailure.present() {
 			d.policy.OnFailure = s.OnBackendFailure.m
 		}
+		d.policy.LocalFraction, _ = s.LocalFraction.millionths()
 		if s.Refunds.present() {
 			d.policy.Refunds = s.Refunds.on
 		}
@@ -27,6 +28,9 @@ func (d *domainSpec) applyDefaults() {
 		}
 		if !l.OnBackendFailure.present() {
 			l.OnBackendFailure.m = d.policy.OnFailure
+		}
+		if !l.LocalFraction.present() && d.defaults != nil {
+			l.LocalFraction.s = d.defaults.LocalFraction.s
 		}
 		if !l.Refunds.present() {
 			l.Refunds.on = d.policy.Refunds

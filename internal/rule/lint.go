@@ -3,6 +3,8 @@ package rule
 import (
 	"strings"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
 
 // The lints, by the Code of their Warning.
@@ -55,6 +57,7 @@ func (l *linter) level(ds []*descriptorSpec) {
 		for _, limit := range s.limits() {
 			l.name(limit)
 			l.queue(limit)
+			l.failure(limit)
 		}
 		l.level(s.Descriptors)
 	}
@@ -157,6 +160,9 @@ func (l *linter) descriptor(s *descriptorSpec) {
 		l.warn(s.at.field("value", s.Value.at), LintEmptyValue, "leave it out if that is meant", "an empty value means any value")
 	}
 	unlimited := s.RateLimit != nil && s.RateLimit.Unlimited.on
+	if s.Partition.s != "" && (unlimited || len(s.limits()) == 0) {
+		l.warn(s.at.field("partition", s.Partition.at), LintNoEffect, "set it where the limit is, since children do not inherit it", "partition has no effect on a descriptor without a limit")
+	}
 	if unlimited {
 		limit := s.RateLimit
 		if limit.RequestsPerUnit.present() {
@@ -212,6 +218,20 @@ func (l *linter) queue(limit *limitSpec) {
 	if n := time.Duration(limit.RequestsPerUnit.n); n > 0 && limit.bucket.Period()/n > limit.MaxDelay.d {
 		l.warn(at, LintShortQueue, "raise max_delay, or leave it out", "hits are %v apart: one that comes more than %v early is refused, not held",
 			limit.bucket.Period()/n, limit.MaxDelay.d)
+	}
+}
+
+// failure warns of settings for an outage that this limit does not see.
+func (l *linter) failure(limit *limitSpec) {
+	if limit.Unlimited.on {
+		return
+	}
+	fraction := limit.at.field("local_fraction", limit.LocalFraction.at)
+	switch {
+	case limit.Scope.node && limit.LocalFraction.present():
+		l.warn(fraction, LintNoEffect, "remove one of the two", "a limit of scope node asks no store, and so misses none")
+	case limit.LocalFraction.present() && limit.OnBackendFailure.m != bucket.LocalStrict:
+		l.warn(fraction, LintNoEffect, "say on_backend_failure: local_strict, or remove it", "local_fraction has no effect on a limit that is %s", limit.OnBackendFailure.m)
 	}
 }
 

@@ -48,6 +48,19 @@ func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
 	return dst
 }
 
+// Partition returns what keeps buckets of requests under this rule together, ok if the rule says so: a name that all rules of the domain with this partition
+// share, and the request's own value, as KeyValues has it. The entries are those with which Match returned r.
+func (r *Rule) Partition(entries []Entry) (name, value string, ok bool) {
+	if r.partition == "" {
+		return "", "", false
+	}
+	l := &r.levels[r.partitionBy]
+	if l.share {
+		return r.partition, l.pattern(), true
+	}
+	return r.partition, l.prefixes.normalize(entries[r.partitionBy].Value), true
+}
+
 // pattern is what stands for a shared level's value.
 func (l *level) pattern() string {
 	switch {

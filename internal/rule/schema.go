@@ -75,6 +75,8 @@ type defaultsSpec struct {
 	Algorithm algorithmName `json:"algorithm"`
 	// How limits decide while their store is away. Default: fail_open.
 	OnBackendFailure failureMode `json:"on_backend_failure"`
+	// The part of a limit's local share that it grants under local_strict, more than 0 and at most 1, to six decimals. Default: 0.1.
+	LocalFraction fraction `json:"local_fraction"`
 	// Whether callers may give hits back. Default: true.
 	Refunds toggle `json:"refunds"`
 }
@@ -118,12 +120,12 @@ type descriptorSpec struct {
 	Normalize *normalizeSpec `json:"normalize"`
 	// Anything to hand back with the answer, as dynamic metadata.
 	Metadata metadata `json:"metadata"`
+	// The key, of this node or of one above it, whose value keeps buckets together: all of one account in one slot of a Redis Cluster.
+	Partition text `json:"partition"`
 
-	Partition unsupported `json:"partition"`
-	Scope     unsupported `json:"scope"`
-	Shards    unsupported `json:"shards"`
-	HotKey    unsupported `json:"hot_key"`
-	Lease     unsupported `json:"lease"`
+	Shards unsupported `json:"shards"`
+	HotKey unsupported `json:"hot_key"`
+	Lease  unsupported `json:"lease"`
 
 	match *valueMatch // made by validate; nil: by value
 }
@@ -164,15 +166,16 @@ type limitSpec struct {
 	Refunds toggle `json:"refunds"`
 	// How the limit decides while its store is away. Default: that of defaults, else fail_open.
 	OnBackendFailure failureMode `json:"on_backend_failure"`
+	// The part of the limit's local share that it grants under local_strict, more than 0 and at most 1, to six decimals. Default: that of defaults, else 0.1.
+	LocalFraction fraction `json:"local_fraction"`
+	// Where buckets live: shared by all instances, or in each node alone, which grants its part of the limit without asking anyone. Default: shared.
+	Scope scopeName `json:"scope"`
 	// Names of limits that this one takes the place of, where both apply to one request.
 	Replaces []*replacesSpec `json:"replaces"`
 
-	Lease         unsupported `json:"lease"`
-	Shards        unsupported `json:"shards"`
-	HotKey        unsupported `json:"hot_key"`
-	Partition     unsupported `json:"partition"`
-	Scope         unsupported `json:"scope"`
-	LocalFraction unsupported `json:"local_fraction"`
+	Lease  unsupported `json:"lease"`
+	Shards unsupported `json:"shards"`
+	HotKey unsupported `json:"hot_key"`
 
 	bucket *bucket.Limit // made by validate
 }

@@ -148,6 +148,10 @@ func scalarSchema(t reflect.Type, p Profile) *jsonschema.Schema {
 		return enum(algorithmNames)
 	case reflect.TypeFor[failureMode]():
 		return enum(failureModeNames)
+	case reflect.TypeFor[fraction]():
+		return &jsonschema.Schema{ExclusiveMinimum: "0", Maximum: "1", Extras: types("number", "null")}
+	case reflect.TypeFor[scopeName]():
+		return enum(scopeNames)
 	case reflect.TypeFor[profileName]():
 		return enum(profileNames)
 	case reflect.TypeFor[texts]():

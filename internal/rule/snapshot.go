@@ -75,7 +75,9 @@ type Rule struct {
 	identity    string // of the path
 	levels      []level
 	full        string
-	runtimePath bool // whether MetricPath depends on the request
+	runtimePath bool   // whether MetricPath depends on the request
+	partition   string // "": none
+	partitionBy int    // the level whose value it is of
 }
 
 // Limit is one limit of a rule. Immutable.

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // calendars must not depend on the machine's own time zones
@@ -22,7 +23,10 @@ func (d *domainSpec) validate(p *problems, values *valuesFiles) {
 		v.block(b)
 	}
 	v.lookups(d.lookups, values)
-	v.level(d.name, d.descriptors)
+	if s := d.defaults; s != nil {
+		v.fraction(s.at, &s.LocalFraction)
+	}
+	v.level(d.name, d.descriptors, nil)
 }
 
 // siblingID tells siblings apart: by key and value, or, in profile envoy, by the two joined.
@@ -49,7 +53,8 @@ func (s *descriptorSpec) name() string { return nodeName(s.Key.s, s.Value.s, s.m
 // isPattern reports whether there is a * in the descriptor's key or value.
 func (s *descriptorSpec) isPattern() bool { return strings.Contains(s.Key.s+s.Value.s, "*") }
 
-func (v *validator) level(parent string, ds []*descriptorSpec) {
+// level checks the descriptors below a path, which is given as a text and by its keys.
+func (v *validator) level(parent string, ds []*descriptorSpec, keys []string) {
 	seen := make(map[siblingID]*descriptorSpec, len(ds))
 	claims := claims{v: v}
 	for _, s := range ds {
@@ -74,8 +79,12 @@ func (v *validator) level(parent string, ds []*descriptorSpec) {
 			}
 		}
 		v.descriptor(s)
+		below := append(slices.Clip(keys), s.Key.s)
+		if s.Partition.s != "" && (strings.Contains(s.Partition.s, "*") || !slices.Contains(below, s.Partition.s)) {
+			v.invalid(s.at.field("partition", s.Partition.at), "'%s': want the key of this descriptor, or of one above it, without *", short(s.Partition.s))
+		}
 		if len(s.Descriptors) > 0 {
-			v.level(parent+"."+s.name(), s.Descriptors)
+			v.level(parent+"."+s.name(), s.Descriptors, below)
 		}
 	}
 }
@@ -147,10 +156,20 @@ func (v *validator) limit(l *limitSpec, inList bool) {
 	if l.Unit.unit == bucket.NoUnit && !l.Unit.bad {
 		v.wrong(l.at.field("unit", l.Unit.at), "invalid rate limit unit '%s'; want second, minute, hour, day, week, month or year", short(l.Unit.s))
 	}
+	if l.LocalFraction.present() {
+		v.fraction(l.at, &l.LocalFraction)
+	}
 	if !l.RequestsPerUnit.present() {
 		v.wrong(l.at.field("requests_per_unit", mark{}), "missing; write 0 to refuse everything")
 	}
 	v.make(l)
+}
+
+// fraction reports a local_fraction that has more digits than are kept.
+func (v *validator) fraction(at place, f *fraction) {
+	if _, exact := f.millionths(); !exact {
+		v.invalid(at.field("local_fraction", f.at), "%s: want at most six decimals", short(f.s))
+	}
 }
 
 // unlimited checks a limit that is none.
@@ -171,6 +190,7 @@ func (v *validator) unlimited(l *limitSpec, inList bool) {
 	}{
 		{"algorithm", l.Algorithm.given}, {"unit_multiplier", l.UnitMultiplier.given}, {"burst", l.Burst.given}, {"debt", l.Debt.given},
 		{"max_delay", l.MaxDelay.given}, {"calendar", l.Calendar.given}, {"refunds", l.Refunds.given}, {"on_backend_failure", l.OnBackendFailure.given},
+		{"local_fraction", l.LocalFraction.given}, {"scope", l.Scope.given},
 	} {
 		if f.present() && !f.bad {
 			v.invalid(l.at.field(f.key, f.at), "has no meaning when unlimited")
