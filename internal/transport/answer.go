@@ -23,15 +23,30 @@ func newAnswerer(o Options) *answerer {
 
 // answer returns the encoded RateLimitResponse to c, whose verdict is decided, in a buffer of its own.
 func (a *answerer) answer(c *call, now time.Time) []byte {
+	return a.append(make([]byte, 0, a.size(c)), c, now)
+}
+
+// size returns about how many bytes the answer to c takes, so that its buffer grows once at most.
+func (a *answerer) size(c *call) int {
 	if c.tooLarge() {
-		return appendRefusal(make([]byte, 0, 4*(c.descriptors()+1)), c.descriptors())
+		return 4 * (c.descriptors() + 1)
 	}
-	v := &c.verdict
-	size := 256 + 48*len(v.Statuses) // of the common answer, so that it grows once at most
-	if a.problem && v.Over {
+	size := 256 + 48*len(c.verdict.Statuses)
+	if a.problem && c.verdict.Over {
 		size += maxProblem
 	}
-	b := make([]byte, 0, size)
+	return size
+}
+
+// needsTime reports whether the answer to c says anything that depends on the time.
+func (a *answerer) needsTime(c *call) bool { return c.verdict.Over || a.headers.Legacy == LegacyGitHub }
+
+// append appends the encoded RateLimitResponse to c, whose verdict is decided. now may be zero where needsTime is false.
+func (a *answerer) append(b []byte, c *call, now time.Time) []byte {
+	if c.tooLarge() {
+		return appendRefusal(b, c.descriptors())
+	}
+	v := &c.verdict
 	b = appendVerdict(b, v)
 	b = a.appendHeaders(b, c, now)
 	if a.problem && v.Over && !v.Envoy {

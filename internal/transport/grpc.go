@@ -82,7 +82,7 @@ func limits(o Options) []grpc.ServerOption {
 // grow anew for every request, and static windows do without the pings that estimate bandwidth. A worker held by a slow
 // answer starves nobody: gRPC starts a goroutine when no worker is free.
 const (
-	streamWorkers = 64
+	streamWorkers = 256
 	windowSize    = 1 << 20
 )
 

@@ -137,7 +137,7 @@ func TestHostileRequests(t *testing.T) {
 			continue
 		}
 		decided++
-		m := unmarshalled(t, resp.(encoded))
+		m := unmarshalled(t, *resp.(*[]byte))
 		if m.OverallCode == rlsv3.RateLimitResponse_UNKNOWN {
 			t.Fatalf("request %x: answered UNKNOWN", []byte(msg))
 		}

@@ -11,6 +11,7 @@ import (
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -96,13 +97,13 @@ func (h jsonHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
-	b, err := h.decide(r.Context(), c)
+	b, err := h.decide(r.Context(), c, mem.NopBufferPool{})
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
 	var resp rlsv3.RateLimitResponse
-	body, err := []byte(nil), proto.Unmarshal(b, &resp)
+	body, err := []byte(nil), proto.Unmarshal(*b, &resp)
 	if err == nil {
 		body, err = protojson.Marshal(&resp)
 	}

@@ -2,10 +2,12 @@ package transport
 
 import (
 	"context"
+	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 )
@@ -21,15 +23,21 @@ func newService(o Options, a answered) *service {
 	return &service{Options: o, answerer: newAnswerer(o), answered: a}
 }
 
-// decide decides c and returns the encoded RateLimitResponse, or a status.
-func (s *service) decide(ctx context.Context, c *call) ([]byte, error) {
+// decide decides c and returns the encoded RateLimitResponse in a buffer of that pool, or a status.
+func (s *service) decide(ctx context.Context, c *call, pool mem.BufferPool) (*[]byte, error) {
 	if err := s.verdict(ctx, c); err != nil {
 		st := statusOf(err)
 		s.answered.count(st.Code())
 		return nil, st.Err()
 	}
 	s.answered.count(codes.OK)
-	return s.answerer.answer(c, s.Now()), nil
+	var now time.Time
+	if s.answerer.needsTime(c) {
+		now = s.Now()
+	}
+	b := pool.Get(s.answerer.size(c))
+	*b = s.answerer.append((*b)[:0], c, now)
+	return b, nil
 }
 
 func (s *service) verdict(ctx context.Context, c *call) error {
@@ -66,11 +74,11 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 	return interceptor(ctx, c, info, srv.(*service).handle)
 }
 
-// handle is a grpc.UnaryHandler.
+// handle is a grpc.UnaryHandler. What it returns is encoded already: see codec.Marshal.
 func (s *service) handle(ctx context.Context, c any) (any, error) {
-	b, err := s.decide(ctx, c.(*call))
+	b, err := s.decide(ctx, c.(*call), &answers)
 	if err != nil {
-		return nil, err
+		return nil, err // not b: a nil pointer in an interface is no nil
 	}
-	return encoded(b), nil
+	return b, nil
 }
