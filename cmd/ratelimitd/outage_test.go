@@ -104,7 +104,7 @@ func surviveHang(t *testing.T, s *server, hang time.Duration, begin, done func()
 	bounds := struct {
 		half, halfMet, most, open time.Duration
 		goroutines                float64
-	}{20 * time.Millisecond, 30 * time.Millisecond, 2 * time.Second, time.Second, 500}
+	}{20 * time.Millisecond, 45 * time.Millisecond, 2 * time.Second, time.Second, 500}
 	if soak {
 		bounds.half, bounds.halfMet, bounds.most, bounds.open, bounds.goroutines = 5*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond, 64
 	}
