@@ -35,6 +35,7 @@ type Options struct {
 	Store       store.Store
 	Keyer       *store.Keyer
 	Shadow      bool                  // decide and count, but refuse nothing
+	Quota       bool                  // in domains of profile envoy every limit is one of quota_mode, and a descriptor without one is a quota with room
 	OverrideMax uint32                // largest requests_per_unit a request's own limit may ask for; 0 means bucket.MaxHits
 	Waiters     int                   // most answers held in queues at once (max_delay); 0 means 1024
 	Now         func() time.Time      // for deadlines of queues; nil means time.Now
@@ -53,6 +54,7 @@ type Engine struct {
 	store       store.Store
 	keyer       *store.Keyer
 	shadow      bool
+	quota       bool
 	overrideMax uint32
 	tracer      trace.Tracer
 	log         sampledLog
@@ -86,6 +88,7 @@ func New(o Options) (*Engine, error) {
 		store:       o.Store,
 		keyer:       o.Keyer,
 		shadow:      o.Shadow,
+		quota:       o.Quota,
 		overrideMax: o.OverrideMax,
 		tracer:      o.Tracer,
 		log:         sampledLog{logger: o.Logger},

@@ -65,7 +65,7 @@ func (p *plan) explain(d *Descriptor, i int) ExplainedDescriptor {
 	x.Why = p.why(x.Levels, m)
 	if m.rule != nil {
 		x.Rule, x.At = m.rule.Path, at(m.rule)
-		x.Shadow, x.Quota, x.Group = m.rule.Shadow, m.rule.Quota, m.rule.QuotaGroup
+		x.Shadow, x.Quota, x.Group = m.rule.Shadow, p.inQuota(m.rule), m.rule.QuotaGroup
 		x.Unlimited = m.unlimited
 		x.Replaced = p.replacedBy(m)
 	}

@@ -30,6 +30,7 @@ type plan struct {
 	blocked   *rule.Block      // what the blocklist refuses the request for: nothing is matched, nor asked of the store
 	admitted  bool             // whether the store's decisions, or the lack of any, let the request pass
 
+	quota  bool          // every limit is one of quota_mode
 	queued bool          // some charge may be held in a queue
 	held   time.Duration // how long the answer was held
 	start  time.Time     // zero: not measured
@@ -86,6 +87,7 @@ func (p *plan) plan(e *Engine, v *view, req *Request) {
 	p.metrics = e.metrics.unknown
 	if p.domain != nil {
 		p.metrics, p.lookups = v.domains[p.domain], v.snapshot.Lookups(p.domain)
+		p.quota = e.quota && p.domain.Profile == rule.Envoy
 	}
 	if p.block(req) {
 		return
@@ -176,6 +178,9 @@ func (p *plan) chargeAll(e *Engine, d *Descriptor, i int) {
 		p.chargeLimits(e, d, i)
 	}
 	m.n = len(p.owners) - m.first
+	if p.quota && m.n == 0 && !m.unlimited {
+		p.groups[p.group("")].room = true // as the reference counts it
+	}
 }
 
 func (p *plan) isReplaced(name string) bool {
@@ -242,24 +247,38 @@ func (p *plan) keyValues(r *rule.Rule, l *limit, entries []rule.Entry) []string 
 
 // vote returns what a refusal under r does. Groups are numbered as they come up; settleGroups has the last word.
 func (p *plan) vote(r *rule.Rule) store.Vote {
-	if r == nil || !r.Quota {
-		if r != nil && r.Shadow {
-			return store.VoteNone
+	shadow := r != nil && r.Shadow
+	switch {
+	case p.inQuota(r):
+		name := ""
+		if r != nil {
+			name = r.QuotaGroup
 		}
-		return store.VoteEnforce
-	}
-	g := 0
-	for g < len(p.groups) && p.groups[g].name != r.QuotaGroup {
-		g++
-	}
-	if g == len(p.groups) {
-		p.groups = append(p.groups, group{name: r.QuotaGroup})
-	}
-	if r.Shadow {
+		g := p.group(name)
+		if !shadow {
+			return store.VoteQuota + store.Vote(g)
+		}
 		p.groups[g].room = true
 		return store.VoteNone
+	case shadow:
+		return store.VoteNone
+	default:
+		return store.VoteEnforce
 	}
-	return store.VoteQuota + store.Vote(g)
+}
+
+// inQuota reports whether limits of r, or of a request if r is nil, are of quota_mode.
+func (p *plan) inQuota(r *rule.Rule) bool { return p.quota || r != nil && r.Quota }
+
+// group returns the number of a quota group of this request.
+func (p *plan) group(name string) int {
+	for g := range p.groups {
+		if p.groups[g].name == name {
+			return g
+		}
+	}
+	p.groups = append(p.groups, group{name: name})
+	return len(p.groups) - 1
 }
 
 // settleGroups takes the vote from quota groups that cannot refuse: a member that is shadowed is never over.

@@ -26,6 +26,7 @@ import (
 //	warning TEXT                   loading them warned of this, too
 //	fresh                          an empty store and new counters, at the first instant, with the same rules
 //	shadow                         the engine refuses nothing (--shadow) from here on
+//	quota                          every limit is one of quota_mode (QUOTA_MODE) from here on
 //	start 2028-02-29T23:59:30Z     the first instant; 2026-01-01T00:00:00Z if not given
 //	keys N                         so many buckets have state
 //	metric NAME{label="v"} = N     a counter, as /metrics writes it
@@ -45,6 +46,7 @@ type script struct {
 	start  time.Time
 	now    atomic.Int64 // nanoseconds since the epoch
 	shadow bool
+	quota  bool
 	files  []rule.File
 	rules  snapshots
 	warned string
@@ -105,6 +107,9 @@ func runScript(t *testing.T, b backend, name, text string) {
 				s.errorf("got warnings %q, want one of %q", s.warned, rest)
 			}
 		case verb == "fresh":
+			s.open()
+		case verb == "quota":
+			s.quota = true
 			s.open()
 		case verb == "shadow":
 			s.shadow = true
@@ -167,7 +172,7 @@ func (s *script) open() {
 	s.meter = prometheus.NewRegistry()
 	var err error
 	s.engine, err = engine.New(engine.Options{
-		Snapshots: &s.rules, Store: state, Keyer: newKeyer(s.t), Shadow: s.shadow, Now: clock, Registerer: s.meter,
+		Snapshots: &s.rules, Store: state, Keyer: newKeyer(s.t), Shadow: s.shadow, Quota: s.quota, Now: clock, Registerer: s.meter,
 		Hold: s.hold,
 	})
 	s.check(err)

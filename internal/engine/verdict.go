@@ -36,7 +36,7 @@ type Status struct {
 	Window     time.Duration // over which Quota comes back: burst ÷ rate for the credit family, else the period
 	Unlimited  bool          // answered without a limit; Remaining is bucket.MaxHits
 	Shadow     bool          // of a shadow rule: never Over, never Nearest
-	InQuota    bool          // of a quota_mode rule
+	InQuota    bool          // of a quota_mode rule, or all are (Options.Quota)
 	Unpaid     bool          // no store could be asked; decided by the failure mode
 	Remaining  uint32        // 0 when Over, or when a shadow rule would be
 	Reset      time.Duration // the wait when Over and a wait helps, else until full or the window's end; profile envoy: whole seconds, at least 1
@@ -61,9 +61,7 @@ func (e *Engine) verdict(p *plan, v *Verdict) {
 func (p *plan) status(i int, s *Status) {
 	m := &p.matches[i]
 	*s = Status{Rule: m.rule, Path: m.path, Hits: m.hits}
-	if m.rule != nil {
-		s.Shadow, s.InQuota = m.rule.Shadow, m.rule.Quota
-	}
+	s.Shadow, s.InQuota = m.rule != nil && m.rule.Shadow, p.inQuota(m.rule)
 	if m.blocked != nil {
 		s.Over, s.RetryAfter = true, bucket.Never
 	}
