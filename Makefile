@@ -16,6 +16,10 @@ BENCH    ?= .
 # What says more without the race detector: allocations (the detector allocates) and proofs by large counts (it is 5-20 times slower).
 UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/engine/... ./internal/transport/... ./internal/app/... ./cmd/...
 
+# Tests that have a long form, under the build tag soak, and where they are.
+SOAK   ?= Outage|Soak
+SOAKED := ./cmd/ratelimitd
+
 PROTOS := $(wildcard api/proto/*/*/*.proto api/proto/*/*/*/*.proto)
 
 .PHONY: help
@@ -62,6 +66,10 @@ generate: ## write what is generated: the rules' JSON Schema and, once there is 
 .PHONY: fuzz
 fuzz: tools ## every fuzz target for FUZZTIME each, then the slow model for 10^8 operations
 	GO='$(GO)' FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+.PHONY: soak
+soak: tools ## the long forms of tests, some 20 minutes on a machine that does nothing else; their figures are in docs/failure.md
+	$(GO) test -tags soak -count=1 -timeout=60m -v -run '$(SOAK)' $(SOAKED)
 
 .PHONY: bench
 bench: ## Go benchmarks side by side, three rounds each; BENCH=regexp for some
