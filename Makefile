@@ -12,6 +12,8 @@ BUF           := $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0
 RULES    ?= examples/rules
 FUZZTIME ?= 30s
 BENCH    ?= .
+PAGE     ?=
+PLOTS    ?=
 
 # What says more without the race detector: allocations (the detector allocates) and proofs by large counts (it is 5-20 times slower).
 UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/engine/... ./internal/transport/... ./internal/app/... ./cmd/...
@@ -25,7 +27,7 @@ PROTOS := $(wildcard api/proto/*/*/*.proto api/proto/*/*/*/*.proto)
 .PHONY: help
 help: ## print this
 	@awk 'BEGIN { FS = ":.*## "; print "make TARGET, where TARGET is one of" } \
-		/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## serve the example rules on :8081 (gRPC), :8080 (HTTP) and 127.0.0.1:8082 (admin), buckets in memory; RULES=path for others
@@ -72,5 +74,13 @@ soak: tools ## the long forms of tests, some 20 minutes on a machine that does n
 	$(GO) test -tags soak -count=1 -timeout=60m -v -run '$(SOAK)' $(SOAKED)
 
 .PHONY: bench
-bench: ## Go benchmarks side by side, three rounds each; BENCH=regexp for some
+bench: build ## what a decision costs beside the floor and the targets, some 6 minutes; PEER_ERL=binary, PEER_LIMITADOR=binary: and beside them; PAGE=docs/performance.md: written there too
+	$(GO) run ./internal/bench/suite -ratelimitd bin/ratelimitd -page '$(PAGE)'
+
+.PHONY: bench-growth
+bench-growth: build ## how the cost of a decision grows, some 20 minutes; PAGE and PLOTS=docs: the tables and curves are written there
+	$(GO) run ./internal/bench/suite -growth -ratelimitd bin/ratelimitd -page '$(PAGE)' -plots '$(PLOTS)'
+
+.PHONY: bench-go
+bench-go: ## Go benchmarks, three rounds each, as benchstat reads them; BENCH=regexp for some
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem -count=3 ./internal/...

@@ -100,6 +100,13 @@ var rooms = map[string]room{
 	}},
 	"internal/bench":       {hides: "how load is made and measured: a cheap client, moments, latencies, CPU of other processes"},
 	"internal/bench/floor": {hides: "what decisions are measured against: gRPC as it comes, and a constant answer"},
+	"internal/bench/suite": {hides: "make bench: servers started, loaded in turn, and what came of it as tables and curves", imports: map[string]string{
+		"internal/bench":            "it loads servers",
+		"internal/bench/floor":      "it serves the floor in a process of its own",
+		"internal/bucket":           "the limit that Redis alone is asked for",
+		"internal/store":            "a charge of that limit",
+		"internal/store/redisstore": "the command that takes it",
+	}},
 	"cmd/ratelimitd": {hides: "flags, environment and exit codes", imports: map[string]string{
 		"internal/app":              "serve is app.Run",
 		"internal/bench":            "bench loads a server",
@@ -163,7 +170,7 @@ var dependencies = map[string]dependency{
 		why: "the proto of rules over xDS; later than v0.1.0, which lacks quota_mode, metadata and three units", in: []string{"internal/config/xds"},
 	},
 	"github.com/envoyproxy/go-control-plane/envoy": {
-		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd", "internal/bench/floor"},
+		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd", "internal/bench/floor", "internal/bench/suite"},
 	},
 	"github.com/gaissmai/bart": {
 		why: "the longest network of an address, among any number of them", in: []string{"internal/rule"},
@@ -232,7 +239,7 @@ var dependencies = map[string]dependency{
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
 	},
 	"google.golang.org/protobuf": {
-		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd"},
+		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd", "internal/bench/suite"},
 	},
 }
 
@@ -254,7 +261,7 @@ var bans = []ban{
 	{in: "internal/limiter", of: []string{modulePath + "/internal/rule"}, why: "tiers know charges, not rules"},
 	{in: "internal", of: []string{modulePath + "/pkg"}, why: "pkg wraps internal, never the other way"},
 	{
-		in: "internal", except: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "internal/admin", "internal/app", "internal/bench/floor"},
+		in: "internal", except: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "internal/admin", "internal/app", "internal/bench/floor", "internal/bench/suite"},
 		of: []string{"google.golang.org/protobuf", "google.golang.org/grpc", "github.com/envoyproxy"}, why: "proto types stop in transport and config/xds",
 	},
 	{
