@@ -21,11 +21,12 @@ import (
 
 // A source is one Go file as the house sees it.
 type source struct {
-	name    string // slash-separated, below the module's root
-	test    bool
-	doc     bool // it has a package comment
-	imports []string
-	types   []string // names of the types it declares
+	name      string // slash-separated, below the module's root
+	test      bool
+	doc       bool // it has a package comment
+	generated bool
+	imports   []string
+	types     []string // names of the types it declares
 }
 
 func (s source) room() string { return path.Dir(s.name) }
@@ -141,7 +142,7 @@ func dependencyFaults(sources []source) []string {
 			switch {
 			case !ok:
 				faults = append(faults, fmt.Sprintf("%s: %s is of no module listed in layout_test.go", s.name, imported))
-			case s.test || d.testOnly && rooms[s.room()].forTests:
+			case s.test || rooms[s.room()].forTests:
 			case d.testOnly:
 				faults = append(faults, fmt.Sprintf("%s: %s is for tests only", s.name, imported))
 			case !slices.Contains(d.in, "*") && !slices.Contains(d.in, s.room()):
@@ -188,11 +189,11 @@ func banFaults(sources []source) []string {
 	return faults
 }
 
-// docFaults reports packages that have not exactly one package comment.
+// docFaults reports packages that have not exactly one package comment, save generated ones.
 func docFaults(sources []source) []string {
 	commented := map[string]int{}
 	for _, s := range sources {
-		if s.test {
+		if s.test || s.generated {
 			continue
 		}
 		commented[s.room()] += 0
@@ -275,7 +276,7 @@ func parseSource(name string, text []byte) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	s := source{name: name, test: strings.HasSuffix(name, "_test.go"), doc: file.Doc != nil}
+	s := source{name: name, test: strings.HasSuffix(name, "_test.go"), doc: file.Doc != nil, generated: ast.IsGenerated(file)}
 	for _, spec := range file.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {

@@ -2,6 +2,7 @@ package internal_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -93,8 +94,8 @@ func TestChecksSeeFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if faults := c.check(sources); !slices.Contains(faults, c.want) {
-				t.Errorf("got %q, want among them %q", faults, c.want)
+			if faults := c.check(sources); !slices.ContainsFunc(faults, func(fault string) bool { return strings.HasPrefix(fault, c.want) }) {
+				t.Errorf("got %q, want among them one that begins with %q", faults, c.want)
 			}
 		})
 	}

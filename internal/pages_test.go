@@ -48,3 +48,17 @@ func TestLinks(t *testing.T) {
 		t.Errorf("got %d links in all pages, want those of docs/README.md at least", links)
 	}
 }
+
+// The page that tells how the program is built tells of every room.
+func TestArchitectureTellsOfEveryRoom(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range rooms {
+		if !r.forTests && name != "e2e" && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/architecture.md does not tell of %s, which hides %s", name, r.hides)
+		}
+	}
+}
