@@ -167,10 +167,10 @@ var dependencies = map[string]dependency{
 		why: "a control plane as Envoy Gateway runs it", in: []string{"internal/xdstest"}, testOnly: true,
 	},
 	"github.com/envoyproxy/go-control-plane/ratelimit": {
-		why: "the proto of rules over xDS; later than v0.1.0, which lacks quota_mode, metadata and three units", in: []string{"internal/config/xds"},
+		why: "the proto of rules over xDS; later than v0.1.0, which lacks quota_mode, metadata and three units", in: []string{"internal/config/xds", "internal/xdstest"},
 	},
 	"github.com/envoyproxy/go-control-plane/envoy": {
-		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd", "internal/bench/floor", "internal/bench/suite"},
+		why: "Envoy's protos, never declared again", in: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "cmd/ratelimitd", "internal/bench/floor", "internal/bench/suite"},
 	},
 	"github.com/gaissmai/bart": {
 		why: "the longest network of an address, among any number of them", in: []string{"internal/rule"},
@@ -233,13 +233,13 @@ var dependencies = map[string]dependency{
 		why: "a cap on a listener's connections; header compression of the load's client", in: []string{"internal/app", "internal/bench"},
 	},
 	"google.golang.org/grpc": {
-		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/config/xds", "internal/app", "cmd/ratelimitd", "internal/bench/floor"},
+		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "internal/app", "cmd/ratelimitd", "internal/bench/floor"},
 	},
 	"pgregory.net/rapid": {
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
 	},
 	"google.golang.org/protobuf": {
-		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"internal/transport", "internal/config/xds", "cmd/ratelimitd", "internal/bench/suite"},
+		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "cmd/ratelimitd", "internal/bench/suite"},
 	},
 }
 

@@ -47,7 +47,7 @@ func loadRules(paths []string, defaultProfile string) (*rule.Snapshot, []rule.Wa
 		}
 		files = append(files, read...)
 	}
-	return rule.Load(files, rule.Options{DefaultProfile: profile(defaultProfile)})
+	return rule.Load(files, rule.Options{DefaultProfile: profile(defaultProfile), ReadValues: config.ReadFile})
 }
 
 // profile translates the words of --default-profile.

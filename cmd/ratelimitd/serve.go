@@ -18,6 +18,7 @@ import (
 
 // serveFlags are the flags of serve that do not go into app.Options as they are.
 type serveFlags struct {
+	xds           xdsFlags
 	profile       string
 	redis         redisFlags
 	keySecretFile string
@@ -47,11 +48,13 @@ process and for trying things. With it, all processes on one Redis share their
 buckets. Redis need not be there at the start: until it is, each limit answers as
 its on_backend_failure says.
 
-The rules are followed: a change of their files is served within two seconds, and
-SIGHUP has them read at once. If they are wrong, the last good ones stay, and the log
-says why. SIGTERM and SIGINT drain: health says "not serving", calls are answered
-for --drain-delay more, so that every proxy notices, then connections are ended and
-the process exits with 0. A second signal ends it at once.
+The rules come from files or, by xDS, from a control plane, and are followed: a change
+is served within two seconds, and SIGHUP has files read at once. If they are wrong,
+the last good ones stay, and the log says why.
+
+SIGTERM and SIGINT drain: health says "not serving", calls are answered for
+--drain-delay more, so that every proxy notices, then connections are ended and the
+process exits with 0. A second signal ends it at once.
 
 Traces are sent if the environment asks for them by OpenTelemetry's own variables,
 OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
@@ -60,6 +63,10 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 
   # Share buckets through Redis; the URL, which holds a password, comes from a file
   ratelimitd serve --rules ./rules --redis-url-file /run/secrets/redis-url
+
+  # Take the rules from Envoy Gateway
+  ratelimitd serve --xds-server envoy-gateway:18001 --xds-node-id envoy-ratelimit \
+    --xds-tls-cert /certs/tls.crt --xds-tls-key /certs/tls.key --xds-tls-ca /certs/ca.crt
 
   # The same by environment
   RATELIMITD_RULES=./rules RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd serve
@@ -71,6 +78,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Rules, "rules", "", "the rules: a `path` of a file, or of a directory of *.yaml, *.yml and *.json")
+	f.xds.addTo(flags)
 	flags.BoolVar(&o.AllowEmptyRules, "allow-empty-rules", false, "let rules without any rule become current, which lets everything pass")
 	flags.BoolVar(&o.StartWithoutRules, "start-without-rules", false, "say \"serving\" before there are rules; until then calls are answered with an error")
 	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none")
@@ -121,8 +129,11 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	o.DefaultProfile = profile(f.profile)
 	o.RetryJitter = f.retryJitter == "1"
 	var err error
-	if o.Rules == "" {
-		return usagef("--rules: want a file or a directory of rules")
+	if o.XDS, err = f.xds.options(); err != nil {
+		return err
+	}
+	if err = o.WantOrigin(); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	if o.Headers, err = headers(f.headers); err != nil {
 		return usagef("--headers: %w", err)

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/config"
+	"github.com/ratelimitd/ratelimitd/internal/config/xds"
 	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/servertls"
@@ -39,6 +39,7 @@ type Options struct {
 	// Where the rules come from: one of these.
 	Rules     string                  // a file, or a directory of rules
 	Reference *config.ReferenceLayout // files in the reference service's layout
+	XDS       xds.Options             // a control plane, if it has a Server; Registerer and Logger are those of the process
 
 	DefaultProfile    rule.Profile // of files that name none
 	MergeDomains      bool         // in profile envoy: whether several files may add to one domain
@@ -81,11 +82,8 @@ type Options struct {
 // validate returns everything that is wrong, in the words of the command line.
 func (o *Options) validate() error {
 	var errs []error
-	switch names := o.origins(); {
-	case len(names) == 0:
-		errs = append(errs, errors.New("--rules: want a file or a directory of rules"))
-	case len(names) > 1:
-		errs = append(errs, fmt.Errorf("%s: want one origin of rules", strings.Join(names, " and ")))
+	if err := o.WantOrigin(); err != nil {
+		errs = append(errs, err)
 	}
 	if o.KeySecret != "" {
 		if _, err := store.NewKeyer([]byte(o.KeySecret)); err != nil {

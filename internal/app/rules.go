@@ -4,42 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ratelimitd/ratelimitd/internal/config"
+	"github.com/ratelimitd/ratelimitd/internal/config/xds"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
 
-// origins lists the origins of rules that are given, by the names of their settings.
-func (o *Options) origins() (names []string) {
-	for _, origin := range []struct {
-		name  string
-		given bool
-	}{
-		{"--rules", o.Rules != ""},
-		{"RUNTIME_ROOT", o.Reference != nil},
+// WantOrigin returns an error unless the rules have one origin.
+func (o *Options) WantOrigin() error {
+	var given []string
+	for name, is := range map[string]bool{
+		"--rules": o.Rules != "", "RUNTIME_ROOT": o.Reference != nil, "--xds-server": o.XDS.Server != "",
 	} {
-		if origin.given {
-			names = append(names, origin.name)
+		if is {
+			given = append(given, name)
 		}
 	}
-	return names
+	switch {
+	case len(given) == 0:
+		return errors.New("--rules: want a file or a directory of rules, or --xds-server")
+	case len(given) > 1:
+		slices.Sort(given)
+		return fmt.Errorf("%s: want one origin of rules", strings.Join(given, " and "))
+	}
+	return nil
 }
 
-// newRules makes the source of the rules. Files are read at once, so that a mistake in them is seen where it was made: at
-// the start; unless an earlier process left good ones.
+// newRules makes the source of the rules, and begins with what it has.
 func (a *App) newRules() error {
-	var err error
 	o := config.Options{
 		Rules:      rule.Options{DefaultProfile: a.o.DefaultProfile, MergeDomains: a.o.MergeDomains},
 		AllowEmpty: a.o.AllowEmptyRules, StateDir: a.o.StateDir, Registerer: a.reg, Logger: a.log,
 	}
-	var files *config.Files
 	switch {
+	case a.o.XDS.Server != "":
+		return a.newXDS(o)
 	case a.o.Reference != nil:
-		files = config.NewReferenceFiles(*a.o.Reference, config.FilesOptions{Logger: a.log})
-	default:
-		files = config.NewFiles(a.o.Rules, config.FilesOptions{Logger: a.log})
+		return a.newFiles(o, config.NewReferenceFiles(*a.o.Reference, config.FilesOptions{Logger: a.log}))
 	}
+	return a.newFiles(o, config.NewFiles(a.o.Rules, config.FilesOptions{Logger: a.log}))
+}
+
+// newFiles reads the files at once, so that a mistake in them is seen where it was made: at the start; unless an earlier
+// process left good ones.
+func (a *App) newFiles(o config.Options, files *config.Files) (err error) {
+	o.Rules.ReadValues = files.ReadValues
 	if a.rules, err = config.New(o); err != nil {
 		return err
 	}
@@ -49,6 +60,25 @@ func (a *App) newRules() error {
 			return fmt.Errorf("load rules: %w", err)
 		}
 		a.log.Error("there are no rules, calls are answered with an error until there are", "error", err)
+	}
+	return nil
+}
+
+// newXDS begins with what an earlier process left, since a control plane takes its time, and may be away.
+func (a *App) newXDS(o config.Options) error {
+	a.o.XDS.Registerer, a.o.XDS.Logger = a.reg, a.log
+	client, err := xds.New(a.o.XDS)
+	if err != nil {
+		return err
+	}
+	o.Rules.MaxFileBytes = client.MaxFileBytes()
+	if a.rules, err = config.New(o); err != nil {
+		return err
+	}
+	a.source = client
+	a.nudge = func() { a.log.Info("rules come from a control plane, which says by itself when they change") }
+	if err := a.rules.Restore(); err != nil {
+		a.log.Info("there are no rules until the control plane answers", "reason", err)
 	}
 	return nil
 }

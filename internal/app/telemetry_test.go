@@ -137,6 +137,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		o.RedisURL, o.RedisTimeout = app.Secret(url), patience
 		if url == "" {
 			maps.Copy(shown, families(tlsMetrics(t)))
+			maps.Copy(shown, families(xdsMetrics(t)))
 		}
 		a := start(t, o)
 		if url != "" {

@@ -154,7 +154,14 @@ func (l *Live) Restore() error {
 // apply is the one way in: compile whole, then swap, then tell.
 func (l *Live) apply(u Update, restored bool) error {
 	before := l.current.Load()
-	snapshot, warnings, err := l.compile(u)
+	var values valueFiles
+	o := l.o.Rules
+	if restored {
+		o.ReadValues = l.state.saved.Values.read
+	} else if o.ReadValues != nil {
+		o.ReadValues = values.keep(o.ReadValues)
+	}
+	snapshot, warnings, err := l.compile(u, o)
 	if err != nil {
 		if !restored {
 			l.refused(u, before, err)
@@ -173,7 +180,7 @@ func (l *Live) apply(u Update, restored bool) error {
 	if restored {
 		return nil
 	}
-	if err := l.state.save(u, st); err != nil {
+	if err := l.state.save(u, values, st); err != nil {
 		l.log.Error("rules cannot be kept for the next start", "error", err)
 	}
 	l.tell(Change{Origin: u.Origin, Version: u.Version, Before: hashOf(before), After: snapshot.Hash()})
@@ -181,28 +188,18 @@ func (l *Live) apply(u Update, restored bool) error {
 }
 
 // compile does all that can fail, and changes nothing.
-func (l *Live) compile(u Update) (*rule.Snapshot, []rule.Warning, error) {
+func (l *Live) compile(u Update, o rule.Options) (*rule.Snapshot, []rule.Warning, error) {
 	if u.Err != nil {
 		return nil, nil, u.Err
 	}
-	snapshot, warnings, err := rule.Load(u.Files, l.o.Rules)
+	snapshot, warnings, err := rule.Load(u.Files, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !l.o.AllowEmpty && empty(snapshot) {
+	if !l.o.AllowEmpty && snapshot.Empty() {
 		return nil, nil, ErrEmpty
 	}
 	return snapshot, warnings, nil
-}
-
-// empty reports whether a snapshot lets everything pass.
-func empty(s *rule.Snapshot) bool {
-	for _, d := range s.Domains() {
-		if len(d.Rules()) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func (l *Live) refused(u Update, before *rule.Snapshot, err error) {
@@ -241,7 +238,7 @@ func (l *Live) published(u Update, s *rule.Snapshot, warnings []rule.Warning, re
 	l.mu.Unlock()
 	l.log.Info("rules loaded", "origin", now.Origin, "origin_version", now.OriginVersion, "restored", restored,
 		"version", now.Version, "hash", now.Hash, "domains", now.Domains, "limits", now.Limits, "findings", len(lines))
-	if empty(s) {
+	if s.Empty() {
 		l.log.Error("the rules are empty: nothing is limited", "origin", now.Origin)
 	}
 	return now

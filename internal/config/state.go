@@ -30,6 +30,31 @@ type savedRules struct {
 	Version       int64       `json:"version"`
 	Hash          string      `json:"hash"`
 	Files         []rule.File `json:"files"`
+	Values        valueFiles  `json:"values,omitempty"`
+}
+
+// valueFiles are the files of values that a version's rules name, as they were read with it.
+type valueFiles []rule.File
+
+// keep returns a function that reads as read does, and keeps what it gave.
+func (v *valueFiles) keep(read func(string) ([]byte, error)) func(string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		data, err := read(name)
+		if err == nil {
+			*v = append(*v, rule.File{Name: name, Data: data})
+		}
+		return data, err
+	}
+}
+
+// read returns what was kept.
+func (v valueFiles) read(name string) ([]byte, error) {
+	for _, f := range v {
+		if f.Name == name {
+			return f.Data, nil
+		}
+	}
+	return nil, fs.ErrNotExist
 }
 
 // openState reads what an earlier process left in dir, which is made if it is not there. The error is of a directory
@@ -71,11 +96,11 @@ func (s *state) next(last int64, hash string) int64 {
 }
 
 // save keeps a version, whole or not at all: a new file takes the old one's place once it is on disk.
-func (s *state) save(u Update, st Status) error {
+func (s *state) save(u Update, values valueFiles, st Status) error {
 	if s == nil || s.saved != nil && s.saved.Hash == st.Hash && s.saved.Version == st.Version {
 		return nil
 	}
-	r := &savedRules{Origin: u.Origin, OriginVersion: u.Version, Version: st.Version, Hash: st.Hash, Files: u.Files}
+	r := &savedRules{Origin: u.Origin, OriginVersion: u.Version, Version: st.Version, Hash: st.Hash, Files: u.Files, Values: values}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err

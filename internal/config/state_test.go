@@ -119,3 +119,28 @@ func TestStateDirMustBeUsable(t *testing.T) {
 		t.Errorf("got %v, want an error that names --state-dir", err)
 	}
 }
+
+// Values that the rules take from files are kept with them, as they were.
+func TestStateKeepsValues(t *testing.T) {
+	t.Parallel()
+	const lookup = "domain: shop\nlookups: [{from: key, to: tier, values_file: tiers.csv}]\ndescriptors:\n" +
+		"  - key: tier\n    value: gold\n    rate_limit: {unit: hour, requests_per_unit: 9}\n"
+	dir, content := t.TempDir(), "k1,gold\n"
+	o := Options{StateDir: dir}
+	o.Rules.ReadValues = func(string) ([]byte, error) { return []byte(content), nil }
+	first := newFixture(t, o)
+	first.apply(update(lookup))
+	hash := first.Current().Hash()
+
+	content = "what, is, this"
+	f := newFixture(t, o)
+	if err := f.Begin(update(lookup)); err != nil {
+		t.Fatal(err)
+	}
+	if f.Status().LastOK || !strings.Contains(f.Status().Error, "tiers.csv:1:") {
+		t.Errorf("a bad file of values: got status %+v", f.Status())
+	}
+	if got := f.Current().Hash(); got != hash {
+		t.Errorf("rules with the values of the earlier process: got hash %s, want %s", got, hash)
+	}
+}
