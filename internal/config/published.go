@@ -15,6 +15,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
 
+// OriginPublished is the origin of updates from Published.
+const OriginPublished = "redis"
+
 // KeptVersions is how many published versions can be rolled back to.
 const KeptVersions = 20
 
@@ -119,7 +122,7 @@ func (p *Published) Run(ctx context.Context, deliver func(Update)) error {
 
 // update returns what a version delivers, given what the ledger says of it. The error is one that may pass.
 func (p *Published) update(ctx context.Context, text string) (Update, error) {
-	u := Update{Origin: "redis"}
+	u := Update{Origin: OriginPublished}
 	if text == "" {
 		u.Err = ErrNotPublished
 		return u, nil

@@ -48,6 +48,10 @@ type Options struct {
 	Node string           // names this process in entries
 	Poll time.Duration    // how often Watch looks although nobody told it to; 0: 30 s
 	Now  func() time.Time // nil: time.Now
+
+	// Heard is called whenever another process, or this one, has made a change or announced something, and when it may
+	// have been missed. It must not block. nil: nobody listens.
+	Heard func()
 }
 
 // Ledger is the settings and their audit log. Safe for concurrent use. Made by NewRedis or OpenFile.
@@ -56,8 +60,9 @@ type Ledger struct {
 	o       Options
 	keep    int64 // most entries that are kept; 0: all
 
-	mu       sync.Mutex // guards watchers
+	mu       sync.Mutex // guards the rest
 	watchers map[chan struct{}]struct{}
+	own      Report
 }
 
 func newLedger(b backend, o Options) *Ledger {

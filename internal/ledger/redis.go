@@ -94,11 +94,13 @@ func (b *redisBackend) commit(ctx context.Context, e *Entry, c *Change) (bool, e
 		return false, fmt.Errorf("change settings in Redis: %w", err)
 	}
 	if done == 1 {
-		// Only a nudge: who misses it finds the change by looking.
-		_ = b.c.Publish(ctx, channel, e.Seq).Err()
+		b.announce(ctx)
 	}
 	return done == 1, nil
 }
+
+// announce says something on the channel. It is only a nudge: who misses it finds a change by looking.
+func (b *redisBackend) announce(ctx context.Context) { _ = b.c.Publish(ctx, channel, "").Err() }
 
 func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func(*Entry)) error {
 	if n <= 0 {

@@ -46,8 +46,19 @@ func (l *Ledger) Watch(ctx context.Context, deliver func(State), failed func(err
 	}
 }
 
-// Nudge has everybody who watches look now. It does not block.
+// Announce has every process that follows call its Heard: something was done that is no change of settings.
+func (l *Ledger) Announce(ctx context.Context) {
+	if b, ok := l.backend.(interface{ announce(context.Context) }); ok {
+		b.announce(ctx)
+	}
+	l.Nudge()
+}
+
+// Nudge has everybody who watches in this process look now, and calls Heard. It does not block.
 func (l *Ledger) Nudge() {
+	if l.o.Heard != nil {
+		l.o.Heard()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := range l.watchers {
