@@ -61,14 +61,14 @@ func (v *validator) block(b *blockSpec) {
 	}
 	switch given := v.oneOf(b.at, fields); given {
 	case "value":
-		b.match = &valueMatch{kind: StepExact, texts: v.texts(b.at, given, texts{given: b.Value.given, list: []listed{{b.Value.s, b.Value.at}}})}
+		b.match = newValueMatch(StepExact, v.texts(b.at, given, texts{given: b.Value.given, list: []listed{{b.Value.s, b.Value.at}}}), nil)
 	case "any_of":
-		b.match = &valueMatch{kind: StepAnyOf, texts: v.texts(b.at, given, b.AnyOf)}
+		b.match = newValueMatch(StepAnyOf, v.texts(b.at, given, b.AnyOf), nil)
 	case "cidr":
-		b.match = &valueMatch{kind: StepCIDR, nets: v.networks(b.at, b.CIDR)}
+		b.match = newValueMatch(StepCIDR, nil, v.networks(b.at, b.CIDR))
 	case "prefix", "suffix":
 		p, _ := v.affix(b.at, given, b.Prefix, b.Suffix)
-		b.match = &valueMatch{kind: StepWildcard, texts: []string{p}}
+		b.match = newValueMatch(StepWildcard, []string{p}, nil)
 	default:
 		if !slices.ContainsFunc(fields, func(f matchField) bool { return f.bad }) {
 			v.invalid(b.at, "refuses nothing: want one of value, any_of, cidr, prefix and suffix")
@@ -88,7 +88,7 @@ func (d *Domain) block(specs []*blockSpec) {
 	affixes := map[string][]ranked[*Block]{}
 	for _, s := range specs {
 		at := s.at
-		block := &Block{Key: s.Key.s, Match: s.match.name(), Reason: s.Reason.s, File: at.file, Line: at.line, Col: at.col}
+		block := &Block{Key: s.Key.s, Match: s.match.name, Reason: s.Reason.s, File: at.file, Line: at.line, Col: at.col}
 		d.blocks = append(d.blocks, block)
 		b := d.blocked[s.Key.s]
 		if b == nil {

@@ -328,17 +328,17 @@ func (n *plainNode) name() string {
 	switch {
 	case n.AnyOf != nil:
 		list := slices.Sorted(slices.Values(n.AnyOf))
-		return n.Key + "_" + (&valueMatch{kind: StepAnyOf, texts: list}).name()
+		return n.Key + "_" + newValueMatch(StepAnyOf, list, nil).name
 	case n.CIDR != nil:
-		m := &valueMatch{kind: StepCIDR}
+		var nets []netip.Prefix
 		for _, text := range n.CIDR {
 			network, _ := parseNetwork(text)
-			m.nets = append(m.nets, network)
+			nets = append(nets, network)
 		}
-		slices.SortFunc(m.nets, netip.Prefix.Compare)
-		return n.Key + "_" + m.name()
+		slices.SortFunc(nets, netip.Prefix.Compare)
+		return n.Key + "_" + newValueMatch(StepCIDR, nil, nets).name
 	case n.Regex != "":
-		return n.Key + "_" + (&valueMatch{kind: StepRegex, texts: []string{n.Regex}}).name()
+		return n.Key + "_" + newValueMatch(StepRegex, []string{n.Regex}, nil).name
 	}
 	return joinPlain(n.Key, n.pattern())
 }

@@ -37,7 +37,7 @@ func appendLevel(dst []byte, l *level) []byte {
 	dst = appendText(append(dst, letter), l.key)
 	switch {
 	case l.match != nil:
-		dst = appendText(dst, l.match.canonical())
+		dst = appendText(dst, l.match.identity)
 	case letter != 'k':
 		dst = appendText(dst, l.value)
 	}

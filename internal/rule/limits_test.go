@@ -69,7 +69,18 @@ func TestLoadWorstFiles(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&fan, "- {key: k%d, descriptors: [{key: a}]}\n", i)
 	}
-	for name, b := range map[string]*bytes.Buffer{"prefixes of prefixes": &nested, "many stars": &star, "one prefix": &shared, "20,000 rules": &fan} {
+	var list, block bytes.Buffer
+	list.WriteString("domain: d\ndescriptors:\n- key: k\n  any_of: [")
+	block.WriteString("domain: d\nblocklist:\n")
+	for i := range 40_000 {
+		fmt.Fprintf(&list, "a%d, ", i)
+	}
+	list.WriteString("z]\n  descriptors:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&list, "  - {key: c, value: %d}\n", i)
+		fmt.Fprintf(&block, "- {key: k, cidr: [10.%d.%d.0/24, %x::/64]}\n- {key: k, prefix: '%s'}\n", i>>8, i&255, i+1, strings.Repeat("a", i%30+1))
+	}
+	for name, b := range map[string]*bytes.Buffer{"a long list above many rules": &list, "a long blocklist": &block, "prefixes of prefixes": &nested, "many stars": &star, "one prefix": &shared, "20,000 rules": &fan} {
 		for _, profile := range []Profile{Native, Envoy} {
 			start := time.Now()
 			s, _, err := Load([]File{{"rules.yaml", b.Bytes()}}, Options{DefaultProfile: profile})
@@ -82,6 +93,7 @@ func TestLoadWorstFiles(t *testing.T) {
 			start = time.Now()
 			for range 100 {
 				s.Domains()[0].Match(hostile)
+				s.Domains()[0].Blocked(hostile[0])
 			}
 			if matched := time.Since(start) / 100; loaded > slow || matched > 100*time.Millisecond {
 				t.Errorf("%s, %s: loading took %v and a match %v", name, profile, loaded, matched)

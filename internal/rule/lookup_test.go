@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -298,4 +300,35 @@ func BenchmarkDerive(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestLoadIsFastEnough loads 10,000 rules and 100,000 values in less than a second of this process's own time, whatever else the machine does. It does not run beside
+// other tests.
+func TestLoadIsFastEnough(t *testing.T) {
+	if raceEnabled {
+		return // some ten times slower; make test runs this without it, too
+	}
+	files, o := withLookup(manyFiles(10_000, "native"), 100_000)
+	least := time.Hour
+	for range 3 {
+		before := processorTime(t)
+		if _, _, err := Load(files, o); err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, processorTime(t)-before)
+	}
+	t.Logf("%v", least)
+	if least > time.Second {
+		t.Errorf("got %v of processor time, want at most a second", least)
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

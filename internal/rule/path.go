@@ -19,7 +19,7 @@ func (l *level) name() string { return nodeName(l.key, l.value, l.match) }
 func nodeName(key, value string, m *valueMatch) string {
 	switch {
 	case m != nil:
-		return key + "_" + m.name()
+		return key + "_" + m.name
 	case value != "":
 		return key + "_" + value
 	default:
@@ -65,7 +65,7 @@ func (r *Rule) Partition(entries []Entry) (name, value string, ok bool) {
 func (l *level) pattern() string {
 	switch {
 	case l.match != nil:
-		return l.match.name()
+		return l.match.name
 	case l.value == "":
 		return l.key
 	default:

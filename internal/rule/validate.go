@@ -42,7 +42,7 @@ func (v *validator) id(s *descriptorSpec) siblingID {
 		id = siblingID{key: s.name()}
 	}
 	if s.match != nil {
-		id.match = s.match.canonical()
+		id.match = s.match.identity
 	}
 	return id
 }

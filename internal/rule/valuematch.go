@@ -1,8 +1,8 @@
 package rule
 
 import (
+	"crypto/sha256"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"regexp"
 	"regexp/syntax"
@@ -16,41 +16,39 @@ const (
 	maxRegexInput   = 4 << 10 // bytes of a value that a regex looks at
 	shownTexts      = 3       // of a list in a path
 	shownBytes      = 48      // of a text in a path
+	longestIdentity = 256     // bytes of a list in an identity; of longer ones a digest
 )
 
-// valueMatch is how a node matches values where it does so neither by one value, nor by a pattern, nor by none.
+// valueMatch is how a node matches values where it does so neither by one value, nor by a pattern, nor by none. Made by newValueMatch.
 type valueMatch struct {
-	kind  StepKind       // StepAnyOf, StepCIDR or StepRegex
-	texts []string       // what any_of lists, in order, no two alike; the regex
+	kind  StepKind       // StepAnyOf, StepCIDR or StepRegex; in a blocklist others, too
+	texts []string       // what any_of lists, in order, no two alike; or one text
 	nets  []netip.Prefix // what cidr lists, in order, no two alike
 	regex *regexp.Regexp
 	cost  int // instructions of the regex
+
+	// Both say what is matched, the same however a list is ordered and its addresses are spelt. They are made once and bounded, since every rule below has
+	// them in its path and its identity.
+	name     string // for people and metrics
+	identity string // no other match has it
 }
 
-// canonical is the whole of what is matched, the same however a list is ordered and its addresses are spelt.
-func (m *valueMatch) canonical() string {
-	b := appendText(nil, string(m.kind))
-	for _, t := range m.items() {
+// newValueMatch makes the match of a list of texts, or of networks.
+func newValueMatch(kind StepKind, texts []string, nets []netip.Prefix) *valueMatch {
+	m := &valueMatch{kind: kind, texts: texts, nets: nets}
+	items := texts
+	for _, n := range nets {
+		items = append(items, n.String())
+	}
+	b := appendText(nil, string(kind))
+	for _, t := range items {
 		b = appendText(b, t)
 	}
-	return string(b)
-}
-
-// items are the texts, or the networks as texts.
-func (m *valueMatch) items() []string {
-	if m.kind != StepCIDR {
-		return m.texts
+	digest := sha256.Sum256(b)
+	m.identity = string(b)
+	if len(b) > longestIdentity {
+		m.identity = string(appendText([]byte("sha256:"), string(digest[:])))
 	}
-	items := make([]string, len(m.nets))
-	for i, n := range m.nets {
-		items[i] = n.String()
-	}
-	return items
-}
-
-// name is what stands for the value in a path: not too long, since it is a metric's label, and another one for another match.
-func (m *valueMatch) name() string {
-	items := m.items()
 	shown := make([]string, 0, shownTexts)
 	whole := len(items) <= shownTexts
 	for _, t := range items[:min(len(items), shownTexts)] {
@@ -59,11 +57,10 @@ func (m *valueMatch) name() string {
 	}
 	text := strings.Join(shown, ",")
 	if !whole {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(m.canonical())) // a hash never errs
-		text += fmt.Sprintf("…%d:%08x", len(items), h.Sum32())
+		text += fmt.Sprintf("…%d:%x", len(items), digest[:4]) // and so another name for another list
 	}
-	return string(m.kind) + "(" + text + ")"
+	m.name = string(kind) + "(" + text + ")"
+	return m
 }
 
 // parseNetwork reads an address with or without a prefix length. A mapped IPv4 network is IPv4.
@@ -135,9 +132,9 @@ func (v *validator) values(s *descriptorSpec) {
 		s.Value.bad = !ok
 		return
 	case "any_of":
-		s.match = &valueMatch{kind: StepAnyOf, texts: v.texts(s.at, "any_of", s.AnyOf)}
+		s.match = newValueMatch(StepAnyOf, v.texts(s.at, "any_of", s.AnyOf), nil)
 	case "cidr":
-		s.match = &valueMatch{kind: StepCIDR, nets: v.networks(s.at, s.CIDR)}
+		s.match = newValueMatch(StepCIDR, nil, v.networks(s.at, s.CIDR))
 	case "regex":
 		s.match = v.regex(s)
 	default:
@@ -242,7 +239,7 @@ func (v *validator) networks(at place, t texts) []netip.Prefix {
 }
 
 func (v *validator) regex(s *descriptorSpec) *valueMatch {
-	m := &valueMatch{kind: StepRegex, texts: []string{s.Regex.s}}
+	m := newValueMatch(StepRegex, []string{s.Regex.s}, nil)
 	var problem string
 	if s.Regex.s == "" {
 		problem = "is empty: want a regular expression"

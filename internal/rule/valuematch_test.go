@@ -159,7 +159,11 @@ func TestIdentityOfLists(t *testing.T) {
 		return s.Domains()[0].Rules()[0].Limits[0].Identity
 	}
 	many := func(last string) string {
-		return "any_of: [" + strings.Repeat("v, ", 0) + "a, b, c, d, e, " + last + "]"
+		var b strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&b, "v-%d, ", i)
+		}
+		return "any_of: [" + b.String() + last + "]"
 	}
 	for _, c := range []struct {
 		a, b string
@@ -168,6 +172,7 @@ func TestIdentityOfLists(t *testing.T) {
 		{"any_of: [a, b]", "any_of: [b, a]", true},
 		{"any_of: [a, b]", "any_of: [a, b, c]", false},
 		{"any_of: [a, b]", "any_of: ['a,b']", false},
+		{many("f"), many("f"), true},
 		{many("f"), many("g"), false},
 		{"any_of: a", "value: a", false},
 		{"cidr: [10.0.0.0/8, '::1']", "cidr: ['0:0::1/128', '::ffff:10.0.0.0/104']", true},
@@ -182,10 +187,10 @@ func TestIdentityOfLists(t *testing.T) {
 			t.Errorf("%s and %s: got one identity %v, want %v", c.a, c.b, got, c.same)
 		}
 	}
-	if a, b := (&valueMatch{kind: StepAnyOf, texts: []string{"a", "b", "c", "d"}}).name(), (&valueMatch{kind: StepAnyOf, texts: []string{"a", "b", "c", "e"}}).name(); a == b {
+	if a, b := newValueMatch(StepAnyOf, []string{"a", "b", "c", "d"}, nil).name, newValueMatch(StepAnyOf, []string{"a", "b", "c", "e"}, nil).name; a == b {
 		t.Errorf("two lists are both called %s", a)
 	}
-	if name := (&valueMatch{kind: StepRegex, texts: []string{strings.Repeat("\x00", maxPatternBytes)}}).name(); len(name) > 300 {
+	if name := newValueMatch(StepRegex, []string{strings.Repeat("\x00", maxPatternBytes)}, nil).name; len(name) > 300 {
 		t.Errorf("a name of %d bytes: want a label of a metric, not more", len(name))
 	}
 }
@@ -248,6 +253,38 @@ func TestCostlyRegexes(t *testing.T) {
 		t.Logf("%s: %v", c.name, least)
 		if least > c.most {
 			t.Errorf("%s: a match took %v, want at most %v", c.name, least, c.most)
+		}
+	}
+}
+
+// BenchmarkMatchSiblings matches one value among n siblings of each kind. Only regexes cost more the more there are.
+func BenchmarkMatchSiblings(b *testing.B) {
+	for _, c := range []struct {
+		name, format, value string
+		ns                  []int
+	}{
+		{"any_of", "  - {key: k, any_of: [a-%[1]d, b-%[1]d]}\n", "b-7", []int{10, 10_000}},
+		{"cidr", "  - {key: k, cidr: ['2001:db8:%[1]x::/48', 'fd00:%[1]x::/32']}\n", "2001:db8:7::1", []int{10, 10_000}},
+		{"prefix", "  - {key: k, prefix: /api/v%d/}\n", "/api/v7/things", []int{10, 10_000}},
+		{"regex", "  - {key: k, regex: '/v%d/[a-z]+'}\n", "/v9/things", []int{10, 40}},
+	} {
+		for _, n := range c.ns {
+			var rules strings.Builder
+			rules.WriteString("domain: d\ndescriptors:\n")
+			for i := range n {
+				fmt.Fprintf(&rules, c.format, i)
+			}
+			d := load(b, rules.String()).Domains()[0]
+			es := []Entry{{"k", c.value}}
+			if d.Match(es) == nil {
+				b.Fatalf("%s: %s matches nothing", c.name, c.value)
+			}
+			b.Run(fmt.Sprintf("%s/siblings=%d", c.name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					d.Match(es)
+				}
+			})
 		}
 	}
 }
