@@ -181,8 +181,8 @@ func TestOwing(t *testing.T) {
 	}
 	owing := int64(0)
 	for n := range r.sets {
-		for i := range r.sets[n] {
-			if r.sets[n][i].owed > 0 {
+		for i := range r.sets[n].ways {
+			if r.sets[n].ways[i].owed > 0 {
 				owing++
 			}
 		}

@@ -26,12 +26,21 @@ const (
 //
 // Its instants are durations since the limiter's start.
 type recent struct {
-	sets   [][recentWays]said
+	sets   []set
 	locks  [recentLocks]paddedMutex // set n is guarded by lock n mod recentLocks
 	forgot atomic.Int64             // what was asked until this instant is not believed
 	owing  atomic.Int64             // entries that owe the store something
 	due    atomic.Int64             // until when they do
 }
+
+// set is where a key may lie. Tags are four bytes of each key: a search that finds nothing, as most do, reads these alone
+// and not the cache lines of eight entries.
+type set struct {
+	tags [recentWays]uint32
+	ways [recentWays]said
+}
+
+func tag(key *store.Key) uint32 { return binary.LittleEndian.Uint32(key[4:]) }
 
 type paddedMutex struct {
 	sync.Mutex
@@ -59,13 +68,13 @@ type said struct {
 const unknown = -1
 
 func newRecent(places int) *recent {
-	r := &recent{sets: make([][recentWays]said, max(1, (places+recentWays-1)/recentWays))}
+	r := &recent{sets: make([]set, max(1, (places+recentWays-1)/recentWays))}
 	r.forgot.Store(-1)
 	return r
 }
 
 // lock returns the set that key lies in, locked.
-func (r *recent) lock(key *store.Key) (*[recentWays]said, *paddedMutex) {
+func (r *recent) lock(key *store.Key) (*set, *paddedMutex) {
 	n, _ := bits.Mul64(binary.LittleEndian.Uint64(key[8:]), uint64(len(r.sets))) // keys are hashes: evenly spread
 	mu := &r.locks[n%recentLocks]
 	mu.Lock()
@@ -73,9 +82,13 @@ func (r *recent) lock(key *store.Key) (*[recentWays]said, *paddedMutex) {
 }
 
 // find returns the entry of key in set, or nil.
-func find(set *[recentWays]said, key *store.Key) *said {
-	for i := range set {
-		if e := &set[i]; e.key == *key && e.limit != nil {
+func find(s *set, key *store.Key) *said {
+	t := tag(key)
+	for i := range s.tags {
+		if s.tags[i] != t {
+			continue
+		}
+		if e := &s.ways[i]; e.key == *key && e.limit != nil {
 			return e
 		}
 	}
@@ -94,15 +107,15 @@ func (r *recent) get(key *store.Key) (said, bool) {
 
 // place returns the entry of key, or else one for it to take: a free one, or the one that would matter for the
 // shortest time.
-func (r *recent) place(set *[recentWays]said, key *store.Key, now time.Duration) *said {
-	if e := find(set, key); e != nil {
+func (r *recent) place(s *set, key *store.Key, now time.Duration) *said {
+	if e := find(s, key); e != nil {
 		return e
 	}
-	victim, worth := &set[0], time.Duration(math.MaxInt64)
-	for i := range set {
-		e := &set[i]
+	way, worth := 0, time.Duration(math.MaxInt64)
+	for i := range s.ways {
+		e := &s.ways[i]
 		if e.limit == nil {
-			victim = e
+			way = i
 			break
 		}
 		w := min(e.at+e.reset-now, denialWorth-1) // when it is full again, nothing was worth remembering
@@ -113,12 +126,14 @@ func (r *recent) place(set *[recentWays]said, key *store.Key, now time.Duration)
 			w = max(w, denialWorth+e.limit.Period())
 		}
 		if w < worth {
-			victim, worth = e, w
+			way, worth = i, w
 		}
 	}
-	r.collect(victim)
-	*victim = said{key: *key}
-	return victim
+	e := &s.ways[way]
+	r.collect(e)
+	*e = said{key: *key}
+	s.tags[way] = tag(key)
+	return e
 }
 
 // denialWorth keeps denials in the table before anything else: a flood of new keys must not send the denied to the store.
@@ -192,8 +207,8 @@ func (r *recent) each(f func(*said)) {
 	for n := range r.sets {
 		mu := &r.locks[n%recentLocks]
 		mu.Lock()
-		for i := range r.sets[n] {
-			if e := &r.sets[n][i]; e.limit != nil {
+		for i := range r.sets[n].ways {
+			if e := &r.sets[n].ways[i]; e.limit != nil {
 				f(e)
 			}
 		}

@@ -198,6 +198,11 @@ func (s *Store) enqueue(ctx context.Context, l *lane, c *call) error {
 	select {
 	case l.calls <- c:
 		return nil
+	default: // the queue is full: wait, which costs more even to prepare
+	}
+	select {
+	case l.calls <- c:
+		return nil
 	case <-c.timer.C:
 		return c.abandon(errTimeout)
 	case <-ctx.Done():
