@@ -76,7 +76,9 @@ type limit struct {
 	MaxDelay  string `json:"max_delay,omitempty"`
 	Calendar  string `json:"calendar,omitempty"`
 	OnFailure string `json:"on_backend_failure,omitempty"`
-	Mode      string `json:"mode"` // enforce, shadow, or quota
+	Fraction  string `json:"local_fraction,omitempty"` // under local_strict, if not the default
+	Scope     string `json:"scope,omitempty"`          // "node", or "" if shared
+	Mode      string `json:"mode"`                     // enforce, shadow, or quota
 	File      string `json:"file"`
 	Line      int    `json:"line"`
 }
@@ -171,6 +173,12 @@ func (row limit) with(l *rule.Limit) limit {
 	row.Debt = c.Debt
 	row.Period = l.Bucket.Period().String()
 	row.OnFailure = l.Policy.OnFailure.String()
+	if l.Policy.LocalFraction > 0 && l.Policy.OnFailure == bucket.LocalStrict {
+		row.Fraction = strconv.FormatFloat(float64(l.Policy.LocalFraction)/1e6, 'f', -1, 64)
+	}
+	if l.Policy.NodeScope {
+		row.Scope = "node"
+	}
 	if c.MaxDelay > 0 {
 		row.MaxDelay = c.MaxDelay.String()
 	}
@@ -203,8 +211,15 @@ func limitTable(w io.Writer, list []limit) {
 		if l.Algorithm == "" || l.Algorithm == bucket.FixedWindow.String() || l.Algorithm == bucket.SlidingWindow.String() || l.Algorithm == bucket.SlidingLog.String() {
 			burst = ""
 		}
+		failure := l.OnFailure
+		if l.Fraction != "" {
+			failure += " " + l.Fraction
+		}
+		if l.Scope != "" {
+			failure += ", scope " + l.Scope
+		}
 		lines = append(lines, []string{
-			l.Domain + "." + l.Rule, l.Limit, dash(l.Name), dash(l.Algorithm), dash(burst), dash(l.Period), dash(l.OnFailure),
+			l.Domain + "." + l.Rule, l.Limit, dash(l.Name), dash(l.Algorithm), dash(burst), dash(l.Period), dash(failure),
 			l.Profile, l.Mode, fmt.Sprintf("%s:%d", l.File, l.Line),
 		})
 	}
