@@ -135,7 +135,8 @@ func TestRedisHangs(t *testing.T) {
 	t.Logf("used again %v after it answered", time.Since(resumed))
 }
 
-// 64 callers on a key of 500 an hour, with the deadline of 5 ms on whatever machine this is: no more than 5 % over.
+// 64 callers on a key of 500, with the deadline of 5 ms on whatever machine this is, from the first call on. An outage may begin
+// with 64 calls under way, whose answers come when the bucket here is spent as well; nothing else is granted twice.
 func TestRedisIsExactEnoughUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	l := overRedis(t, server)
@@ -161,8 +162,8 @@ func TestRedisIsExactEnoughUnderLoad(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d admitted of 500, by origin %v", admitted, origins)
-	if admitted > 525 {
-		t.Errorf("got %d admitted, want at most 525", admitted)
+	if admitted > 500+64 {
+		t.Errorf("got %d admitted, want at most 564", admitted)
 	}
 }
 

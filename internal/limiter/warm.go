@@ -25,17 +25,23 @@ func (l *Limiter) warm(ctx context.Context, c *store.Charge, nodes int64) {
 	if !known || e.remaining == unknown || e.warmed == e.version {
 		return
 	}
-	if level := e.localLevel(c.Limit, nodes, now); level < most(c.Limit) {
-		l.drawDown(ctx, c, level)
+	if level := e.localLevel(c.Limit, nodes, now); level-e.owed < most(c.Limit) {
+		l.drawDown(ctx, c, level, e.owed)
 	}
 	l.recent.followed(&e)
 }
 
-// drawDown takes hits from the local bucket of c until at most level are left.
-func (l *Limiter) drawDown(ctx context.Context, c *store.Charge, level int64) {
+// drawDown takes hits from the local bucket of c until at most level are left, less what was granted here that the store
+// did not know of when it said so: calls that were under way when an outage began are answered after others were decided
+// here. Of those hits as many count as the bucket lacks; the rest has come back.
+func (l *Limiter) drawDown(ctx context.Context, c *store.Charge, level, owed int64) {
 	charge := [1]store.Charge{{Key: c.Key, Limit: c.Limit, Policy: c.Policy, Vote: store.VoteNone, MaxDelay: c.Limit.Config().MaxDelay}}
 	var d [1]store.Decision
-	if err := l.local.Take(ctx, charge[:], d[:]); err != nil || d[0].Remaining <= level {
+	if err := l.local.Take(ctx, charge[:], d[:]); err != nil {
+		return
+	}
+	level = max(0, level-min(owed, most(c.Limit)-d[0].Remaining))
+	if d[0].Remaining <= level {
 		return
 	}
 	charge[0].Hits = d[0].Remaining - level

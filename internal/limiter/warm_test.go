@@ -249,3 +249,41 @@ func (f *fleet) run(d time.Duration) (admitted int64) {
 	}
 	return admitted
 }
+
+// Calls that are under way when an outage begins are answered after others were decided here: of what is left then, as the
+// store says, what was granted here meanwhile is gone as well.
+func TestWarmIsLessWhatTheStoreDidNotKnow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary()
+		l := open(t, Options{Store: p, OwnTimer: true, Timeout: time.Second, Local: newPrimary(), Topology: OneShard("0", p.probe)})
+		c := charge(t, bucket.Config{Algorithm: bucket.FixedWindow, Hits: 100, Unit: bucket.Year}, fails)
+		p.fault.Store(&fault{hang: 100 * time.Millisecond, dead: func(*store.Charge) bool { return false }})
+		var answered sync.WaitGroup
+		answered.Go(func() {
+			if d := take(l, with(c, 40))[0]; d.Origin != store.FromStore || !d.Allowed {
+				t.Errorf("the call under way: got %+v, want it granted by the store", d)
+			}
+		})
+		synctest.Wait()
+		p.fault.Store(&fault{unsent: true})
+		for range tripCalls {
+			take(l, charge(t, perHour(100), fails))
+		}
+		if l.Down() == nil {
+			t.Fatal("the breaker is closed")
+		}
+		if got := admits(l, c, 30); got != 30 {
+			t.Fatalf("got %d of 30 granted here, of a bucket that nothing is known of", got)
+		}
+		answered.Wait()
+		if got := admits(l, c, 100); got != 30 {
+			t.Errorf("got %d granted here, want what 40 in the store and 30 here have left", got)
+		}
+		p.fault.Store(nil)
+		time.Sleep(10 * time.Second)
+		if got := admits(l, c, 100); got != 0 {
+			t.Errorf("got %d granted by the store afterwards, want none: all is spent", got)
+		}
+	})
+}
