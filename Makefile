@@ -15,12 +15,15 @@ BENCH    ?= .
 PAGE     ?=
 PLOTS    ?=
 
+IMAGE_VERSION  ?= devel
+IMAGE_PLATFORM ?= linux/$(shell $(GO) env GOARCH)
+
 # What says more without the race detector: allocations (the detector allocates) and proofs by large counts (it is 5-20 times slower).
-UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/engine/... ./internal/transport/... ./internal/app/... ./cmd/...
+UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/limiter/... ./internal/engine/... ./internal/transport/... ./internal/app/... ./cmd/...
 
 # Tests that have a long form, under the build tag soak, and where they are.
 SOAK   ?= Outage|Soak
-SOAKED := ./cmd/ratelimitd
+SOAKED := ./cmd/ratelimitd ./internal/store/redisstore ./internal/limiter
 
 PROTOS := $(wildcard api/proto/*/*/*.proto api/proto/*/*/*/*.proto)
 
@@ -37,6 +40,10 @@ run: ## serve the example rules on :8081 (gRPC), :8080 (HTTP) and 127.0.0.1:8082
 build: ## build bin/ratelimitd
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ratelimitd ./cmd/ratelimitd
 
+.PHONY: image
+image: ## build the container image, dist/ratelimitd.tar, without a container engine; IMAGE_VERSION and IMAGE_PLATFORM choose
+	cd deploy && $(GO) run ./image -o ../dist/ratelimitd.tar -version $(IMAGE_VERSION) -platform $(IMAGE_PLATFORM)
+
 .PHONY: tools
 tools: ## make sure of gcc, redis-server, curl and a real Envoy; installs what is missing and says so
 	@scripts/tools.sh
@@ -46,6 +53,7 @@ test: tools ## everything that must hold: vet, all tests with -race, then those 
 	$(GO) vet ./...
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout=10m ./...
 	$(GO) test -shuffle=on -timeout=10m $(UNRACED)
+	cd deploy && $(GO) vet ./... && $(GO) test -shuffle=on -timeout=10m ./...
 
 .PHONY: check
 check: ## the quick look before a commit: format, vet, short tests, nothing left to generate
