@@ -180,6 +180,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{"admin port by name", func(o *app.Options) { o.AdminAddr = "example.org:0" }, `--admin-addr: "example.org:0" can be reached`},
 		{"short secret", func(o *app.Options) { o.KeySecret = "short" }, "--key-secret-file: key secret of 5 bytes: must be at least 16"},
 		{"negative delay", func(o *app.Options) { o.DrainDelay = -1 }, "--drain-delay: -1ns: want 0 or more"},
+		{"negative nodes", func(o *app.Options) { o.Nodes = -1 }, "--nodes: -1: want 0 or more"},
 		{"negative buckets", func(o *app.Options) { o.MaxBuckets = -1 }, "--max-buckets: -1: want 0 or more"},
 		{"Redis URL", func(o *app.Options) { o.RedisURL = "127.0.0.1:6379" }, "redis url: want redis://"},
 		{"trace protocol", func(o *app.Options) { o.Tracing.Protocol = 99 }, "trace protocol 99: unknown"},

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -215,4 +216,25 @@ func TestProcessesCountThemselves(t *testing.T) {
 	conn := dial(t, all[0])
 	wantCodes(t, conn, "open", "new", ok, over) // a half of 2
 	nodes(2)
+}
+
+// A process stops in its time, whatever Redis does.
+func TestStopWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	o, log := options(t, modes)
+	o.RedisURL = app.Secret(redis.URL())
+	a := start(t, o)
+	eventually(t, "the key secret is known", func() bool { return strings.Contains(log.String(), "key secret read from Redis") })
+	redis.Signal(syscall.SIGSTOP)
+	defer redis.Signal(syscall.SIGCONT)
+	conn := dial(t, a)
+	for range 50 {
+		ask(t, conn, "open", "x")
+	}
+	began := time.Now()
+	stop(t, a) // wants no error
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("stopped after %v, want the second that Redis is given to hear of it, and little more", took)
+	}
 }
