@@ -13,6 +13,8 @@
 //   - descriptor: a list of entries of one request; each is judged and answered on its own.
 //   - entry: one key and value.
 //   - hits: what a descriptor costs; 0 is a peek, given back they are a refund.
+//   - blocklist: entries that refuse their request before anything else.
+//   - lookup: derives an entry of a descriptor from another before it is matched.
 //   - rule: a configured node that a descriptor reaches by its entries.
 //   - limit: how many hits a rule grants in a period; a rule has none, one or several.
 //   - override: a limit that the request itself carries for a descriptor.
@@ -20,6 +22,7 @@
 //   - burst: the most hits a bucket grants at one instant.
 //   - charge: what a request asks of one bucket.
 //   - vote: what a refused charge does to its request: refuse it, nothing, or refuse it with the rest of its group.
+//   - partition: an entry whose value keeps buckets together in one slot of a cluster.
 //   - shadow: counted and answered, but never refused; of a rule, or of the whole service.
 //   - quota group: limits that refuse a request only if all of them do.
 //   - decision: a store's answer to one charge.

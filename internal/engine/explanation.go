@@ -49,7 +49,7 @@ type ExplainedDescriptor struct {
 // ExplainedBlock is the entry of the blocklist that refuses a descriptor.
 type ExplainedBlock struct {
 	Key    string `json:"key"`
-	Match  string `json:"match"` // value(…), any_of(…), cidr(…), or a pattern
+	Match  string `json:"match"` // how it is listed; see rule.Block
 	Reason string `json:"reason,omitempty"`
 	At     string `json:"at"` // file:line
 }

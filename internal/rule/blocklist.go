@@ -9,7 +9,7 @@ import (
 // Block is one entry of a domain's blocklist: entries of descriptors that it lists are refused. Immutable.
 type Block struct {
 	Key       string // of the entry
-	Match     string // what it refuses, "cidr(203.0.113.0/24)": what is configured, never what a request sent
+	Match     string // how it is listed: "value" or "any_of" alone, since values may be secrets; "cidr(203.0.113.0/24)", "prefix(BadBot/)", "suffix(.invalid)"
 	Reason    string // for people, "" if none was given
 	File      string
 	Line, Col int
@@ -76,6 +76,22 @@ func (v *validator) block(b *blockSpec) {
 	}
 }
 
+// listed is the entry's Block.Match.
+func (b *blockSpec) listed() string {
+	switch {
+	case b.Value.present():
+		return "value"
+	case b.AnyOf.present():
+		return "any_of"
+	case b.Prefix.present():
+		return "prefix(" + cut(b.Prefix.s, shownBytes) + ")"
+	case b.Suffix.present():
+		return "suffix(" + cut(b.Suffix.s, shownBytes) + ")"
+	default:
+		return b.match.name
+	}
+}
+
 // maxReasonBytes bounds what one entry adds to an answer.
 const maxReasonBytes = 256
 
@@ -88,7 +104,7 @@ func (d *Domain) block(specs []*blockSpec) {
 	affixes := map[string][]ranked[*Block]{}
 	for _, s := range specs {
 		at := s.at
-		block := &Block{Key: s.Key.s, Match: s.match.name, Reason: s.Reason.s, File: at.file, Line: at.line, Col: at.col}
+		block := &Block{Key: s.Key.s, Match: s.listed(), Reason: s.Reason.s, File: at.file, Line: at.line, Col: at.col}
 		d.blocks = append(d.blocks, block)
 		b := d.blocked[s.Key.s]
 		if b == nil {

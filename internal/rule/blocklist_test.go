@@ -1,9 +1,14 @@
 package rule
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestBlocked(t *testing.T) {
@@ -68,6 +73,68 @@ descriptors:
 	if b := d.Blocked(Entry{"remote_address", "203.0.113.7"}); b.File != "a.yaml" || b.Line != 9 || b.Match != "cidr(203.0.113.0/24)" || b.Key != "remote_address" {
 		t.Errorf("got %+v, want where it is listed, and how", b)
 	}
+}
+
+// TestBlockSaysHowItIsListed checks that people learn how an entry is listed, and no value that may be a secret.
+func TestBlockSaysHowItIsListed(t *testing.T) {
+	t.Parallel()
+	for by, want := range map[string]string{
+		"value: s3cret": "value", "any_of: [s3cret, t0ken]": "any_of", "prefix: Bad": "prefix(Bad)", "suffix: .invalid": "suffix(.invalid)",
+		"cidr: [10.0.0.0/8, '::ffff:192.0.2.1']": "cidr(10.0.0.0/8,192.0.2.1/32)",
+	} {
+		if got := load(t, "domain: d\nblocklist: [{key: k, "+by+"}]").Domains()[0].Blocks()[0].Match; got != want {
+			t.Errorf("%s: got %q, want %q", by, got, want)
+		}
+	}
+}
+
+// TestBlockedIsWhatTheListSays draws lists and entries, and compares with looking at every line of the list.
+func TestBlockedIsWhatTheListSays(t *testing.T) {
+	t.Parallel()
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab1.:")), 1, 5, -1)
+	network := rapid.Custom(func(t *rapid.T) string {
+		ip := netip.AddrFrom4([4]byte{10, rapid.Byte().Draw(t, "b"), rapid.Byte().Draw(t, "c"), rapid.Byte().Draw(t, "d")})
+		return netip.PrefixFrom(ip, rapid.IntRange(8, 32).Draw(t, "bits")).Masked().String()
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		type line map[string]string
+		var list []line
+		for range rapid.IntRange(0, 8).Draw(t, "lines") {
+			l := line{"key": rapid.SampledFrom([]string{"k", "l"}).Draw(t, "key"), "reason": strconv.Itoa(len(list))}
+			switch by := rapid.SampledFrom([]string{"value", "prefix", "suffix", "cidr"}).Draw(t, "by"); by {
+			case "cidr":
+				l[by] = network.Draw(t, "network")
+			default:
+				l[by] = text.Draw(t, "text")
+			}
+			list = append(list, l)
+		}
+		data, err := json.Marshal(map[string]any{"domain": "d", "blocklist": list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := Load([]File{{"rules.json", data}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := Entry{rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "entry's key"), text.Draw(t, "value")}
+		if rapid.Bool().Draw(t, "an address") {
+			e.Value = netip.MustParsePrefix(network.Draw(t, "address")).Addr().String()
+		}
+		ip, err := netip.ParseAddr(e.Value)
+		want := map[string]bool{}
+		for _, l := range list {
+			listed := l["value"] == e.Value || l["prefix"] != "" && strings.HasPrefix(e.Value, l["prefix"]) || l["suffix"] != "" && strings.HasSuffix(e.Value, l["suffix"]) ||
+				l["cidr"] != "" && err == nil && netip.MustParsePrefix(l["cidr"]).Contains(ip)
+			if listed && l["key"] == e.Key {
+				want[l["reason"]] = true
+			}
+		}
+		got := s.Domains()[0].Blocked(e)
+		if (got != nil) != (len(want) > 0) || got != nil && !want[got.Reason] {
+			t.Fatalf("%s\n%v: got %+v, want one of %v", data, e, got, want)
+		}
+	})
 }
 
 // TestEmpty tells rules that decide something from those that do not.
