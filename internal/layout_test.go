@@ -98,6 +98,7 @@ var rooms = map[string]room{
 		"internal/servertls":        "the certificate of the gRPC port",
 		"internal/transport":        "it serves the ports",
 	}},
+	"internal/capacity":    {hides: "arithmetic on paper: nodes, shards, limits, what a bucket does to random requests"},
 	"internal/bench":       {hides: "how load is made and measured: a cheap client, moments, latencies, CPU of other processes"},
 	"internal/bench/floor": {hides: "what decisions are measured against: gRPC as it comes, and a constant answer"},
 	"internal/bench/suite": {hides: "make bench: servers started, loaded in turn, and what came of it as tables and curves", imports: map[string]string{
@@ -111,6 +112,7 @@ var rooms = map[string]room{
 		"internal/app":              "serve is app.Run",
 		"internal/bench":            "bench loads a server",
 		"internal/bucket":           "check prints algorithms and units",
+		"internal/capacity":         "size reckons",
 		"internal/cases":            "test runs cases",
 		"internal/config":           "check and explain read the same files as serve",
 		"internal/config/xds":       "serve may take its rules from a control plane",

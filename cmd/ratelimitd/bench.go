@@ -120,9 +120,8 @@ func runBench(cmd *cobra.Command, l bench.Load, out *output) error {
 }
 
 func benchTable(w io.Writer, l bench.Load, r *bench.Result) {
-	number := func(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 	lines := [][]string{
-		{"decisions a second", number(r.Rate, 0)},
+		{"decisions a second", decimal(r.Rate, 0)},
 		{"admitted", strconv.FormatInt(r.OK, 10)},
 		{"over limit", strconv.FormatInt(r.Over, 10)},
 		{"failed", strconv.FormatInt(r.Failed, 10)},
@@ -134,20 +133,20 @@ func benchTable(w io.Writer, l bench.Load, r *bench.Result) {
 		name string
 		v    float64
 	}{{"p50", r.Lat.P50}, {"p90", r.Lat.P90}, {"p99", r.Lat.P99}, {"p99.9", r.Lat.P999}, {"longest", r.Lat.Max}} {
-		lines = append(lines, []string{q.name, number(q.v/1e3, 3) + " ms"})
+		lines = append(lines, []string{q.name, decimal(q.v/1e3, 3) + " ms"})
 	}
 	if l.PID != 0 {
-		lines = append(lines, []string{"CPU of the server, a decision", number(r.ServerCPU, 2) + " µs"})
+		lines = append(lines, []string{"CPU of the server, a decision", decimal(r.ServerCPU, 2) + " µs"})
 	}
 	if l.RedisPID != 0 {
-		lines = append(lines, []string{"CPU of Redis, a decision", number(r.RedisCPU, 2) + " µs"})
+		lines = append(lines, []string{"CPU of Redis, a decision", decimal(r.RedisCPU, 2) + " µs"})
 	}
 	if r.ClientCPU > 0 {
-		lines = append(lines, []string{"CPU of this client, a decision", number(r.ClientCPU, 2) + " µs"})
+		lines = append(lines, []string{"CPU of this client, a decision", decimal(r.ClientCPU, 2) + " µs"})
 	}
 	if l.Metrics != "" {
-		lines = append(lines, []string{"paid at the store", number(r.Store*100, 2) + " %"})
-		lines = append(lines, []string{"denied from memory", number(r.Denied*100, 2) + " %"})
+		lines = append(lines, []string{"paid at the store", decimal(r.Store*100, 2) + " %"})
+		lines = append(lines, []string{"denied from memory", decimal(r.Denied*100, 2) + " %"})
 	}
 	columns(w, append(lines, []string{"seed", strconv.FormatUint(r.Seed, 10)}))
 }
