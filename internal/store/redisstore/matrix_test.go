@@ -31,6 +31,7 @@ const oddPassword = "canary@:/#%?&,[]"
 var (
 	databasePermissions = []any{"+select"}
 	clusterPermissions  = []any{"+cluster|slots", "+asking"}
+	sentinelPermissions = []any{"-@all", "+sentinel|get-master-addr-by-name", "+sentinel|master"}
 )
 
 // permit makes the user of docs/redis.md on a server.
@@ -105,6 +106,13 @@ func connect(t *testing.T, certs *redistest.Certs, topology, security, who strin
 		}
 		s := redistest.StartSentinels(t, setup, 0, 1, password)
 		servers = s.Servers
+		if guarded && who == "user" {
+			query = "?sentinel_username=asker&sentinel_password=" + url.QueryEscape(oddPassword)
+			args := append([]any{"acl", "setuser", "asker", "on", ">" + oddPassword}, sentinelPermissions...)
+			if err := s.Sentinels[0].Client().Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		o.URL = "redis-sentinel://" + userinfo + redistest.MasterName + "@" + s.Addrs() + "/1" + query
 	case "redis-cluster":
 		c := redistest.StartCluster(t, setup, 1, 0, false)
