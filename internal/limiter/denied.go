@@ -48,18 +48,20 @@ func (r *recent) denies(c *store.Charge, now time.Duration) bool {
 	set, mu := r.lock(&c.Key)
 	defer mu.Unlock()
 	e := find(set, &c.Key)
-	return e != nil && e.denies(c, now)
+	return e != nil && e.denies(c, now, r.refundable(c))
 }
 
 // denies reports whether the store is sure to deny c, as dear as what it denied or dearer, on the same numbers.
-func (e *said) denies(c *store.Charge, now time.Duration) bool {
+func (e *said) denies(c *store.Charge, now time.Duration, refundable bool) bool {
 	return e.need > 0 && need(c) >= e.need && e.holds(now) &&
-		now >= e.deniedSent && now < e.until(refundable(c)) &&
+		now >= e.deniedSent && now < e.until(refundable) &&
 		sameNumbers(e.limit, c.Limit)
 }
 
-// refundable reports whether callers may give hits back on c's bucket.
-func refundable(c *store.Charge) bool { return c.Policy != nil && c.Policy.Refunds }
+// refundable reports whether hits may be given back on c's bucket, by callers or by the store.
+func (r *recent) refundable(c *store.Charge) bool {
+	return r.givesBack || c.Policy != nil && c.Policy.Refunds
+}
 
 // holds reports whether what e says can be told now. A clock that stepped back makes its words those of the future.
 func (e *said) holds(now time.Duration) bool { return now >= e.sent && !e.windowOver(now) }
@@ -79,7 +81,7 @@ func (r *recent) answer(charges []store.Charge, out []store.Decision, now time.D
 			return false
 		}
 		ok := false
-		if e.denies(c, now) {
+		if e.denies(c, now, r.refundable(c)) {
 			denied = true
 			out[i], ok = e.denial(c, now)
 		} else {

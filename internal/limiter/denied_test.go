@@ -288,6 +288,17 @@ func TestDeniedRecently(t *testing.T) {
 				t.Error("asked again although the second answer was a denial as well")
 			}
 		},
+		"a second at most where the store gives back": func(t *testing.T, d denier, c store.Charge) {
+			d.Limiter.recent.givesBack = true
+			d.wait(time.Second - time.Microsecond)
+			if d.asked(with(c, 3)) {
+				t.Error("asked within a second")
+			}
+			d.wait(time.Microsecond)
+			if !d.asked(with(c, 3)) {
+				t.Error("did not ask after a second, though what a lost race had taken may be back")
+			}
+		},
 		"a clock that steps back ends it": func(t *testing.T, d denier, c store.Charge) {
 			d.wait(-time.Hour)
 			if !d.asked(with(c, 3)) {

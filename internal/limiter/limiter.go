@@ -27,6 +27,7 @@ type Options struct {
 
 	Timeout     time.Duration // how long a charge may wait for the store; 0 means 5 ms
 	OwnTimer    bool          // the store returns within Timeout whatever happens, so it is called on the caller's goroutine
+	GivesBack   bool          // the store may take charges and give them back by itself, as in a Redis Cluster: no denial is remembered for more than a second
 	MaxInFlight int           // most calls of the store at one time; a request past it is decided as if the store were away; 0 means 4096
 	Remember    int           // most buckets whose last answer is remembered, some 100 bytes each; 0 means 65,536, < 0 none: nothing is denied here, fallback buckets start full
 
@@ -93,6 +94,7 @@ func New(o Options) (*Limiter, error) {
 	}
 	if o.Remember > 0 {
 		l.recent = newRecent(o.Remember)
+		l.recent.givesBack = o.GivesBack
 	}
 	l.metrics = newMetrics(l)
 	if o.Topology != nil {

@@ -31,6 +31,8 @@ type recent struct {
 	forgot atomic.Int64             // what was asked until this instant is not believed
 	owing  atomic.Int64             // entries that owe the store something
 	due    atomic.Int64             // until when they do
+
+	givesBack bool // the store may give hits back on any bucket
 }
 
 // set is where a key may lie. Tags are four bytes of each key: a search that finds nothing, as most do, reads these alone
@@ -179,7 +181,7 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	e.version++
 	switch {
 	case denied:
-		if need := need(c); e.need == 0 || need <= e.need || e.until(refundable(c)) <= at {
+		if need := need(c); e.need == 0 || need <= e.need || e.until(r.refundable(c)) <= at {
 			e.need, e.retry, e.deniedSent, e.deniedAt = need, d.RetryAfter, sent, at
 		}
 	case d.Allowed && (d.Granted > 0 || need(c) >= e.need):

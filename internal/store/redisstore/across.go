@@ -16,6 +16,9 @@ import (
 // lost a race by then, in any slot, is refused, and what the other slots had booked is given back. So what is admitted
 // was booked everywhere, and the error is on the strict side, until the hits are back.
 
+// GivesBack reports whether the store may give hits back that nobody asked it to: in a Cluster, of lost races.
+func (s *Store) GivesBack() bool { return s.cluster != nil }
+
 // A share is a request's charges of one slot, or of one key while their slot moves.
 type share struct {
 	slot    uint16
@@ -194,6 +197,10 @@ func (s *Store) exchangeOnce(ctx context.Context, p phase, shares []*share) {
 	for _, q := range shares {
 		if q.err == nil {
 			q.err = s.await(ctx, q.call)
+		}
+		var late *store.Late
+		if errors.As(q.err, &late) {
+			q.err = late.Unwrap() // what is heard of a part says nothing of the whole
 		}
 		if !q.call.abandoned() {
 			s.collect(q.call, q.err, q.out)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ func translate(err error) error {
 		return nil
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, errNowhere):
 		return unsent(err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return unavailable(fmt.Errorf("%w: %w", errTimeout, err))
 	// A permission may also be missing for a command in the middle of the script.
 	case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "script"):
 		return unavailable(err)

@@ -27,7 +27,8 @@ type call struct {
 	buf     []byte
 	reply   []int64 // replyLen a charge
 
-	state atomic.Int32 // one of waiting, departed, left
+	state atomic.Int32 // one of waiting, departed, answered, left
+	after *store.Late  // of a call that departed and whose caller left: who wants to hear of it
 	done  chan error
 	timer *time.Timer
 	lost  func() // told if hits that are given back, whose answer nobody waits for, may not have come; nil: the caller waits
@@ -37,6 +38,7 @@ type call struct {
 const (
 	waiting  = iota // for a sender
 	departed        // a sender has it
+	answered        // its answer is there, or will be in a moment
 	left            // its caller has gone
 )
 
@@ -52,38 +54,50 @@ func (c *call) reset() { c.state.Store(waiting) }
 // depart claims c for a sender; false means that its caller has left and c is not to be sent.
 func (c *call) depart() bool { return c.state.CompareAndSwap(waiting, departed) }
 
-// abandon is what a caller does that waits no longer; it returns why as an error of the store. What has not departed
-// never will.
+// abandon is what a caller does that waits no longer and whose call has not departed; it returns why as an error of the
+// store.
 func (c *call) abandon(why error) error {
-	if c.state.Swap(left) == waiting {
+	c.state.Store(left)
+	return unsent(why)
+}
+
+// late is what a caller does whose time is over; it returns why as an error of the store. What has not departed never will,
+// what has is heard of later, and an answer that is there is taken: a process that did not run for a while finds both at once.
+func (c *call) late(why error) error {
+	if c.withdraw() {
 		return unsent(why)
 	}
-	return unavailable(why)
-}
-
-// late is abandon for a caller whose time is over, unless the answer is there already: a process that did not run for a while
-// finds both at once.
-func (c *call) late(why error) error {
-	select {
-	case err := <-c.done:
-		return err
-	default:
-		return c.abandon(why)
+	if c.state.Load() == departed {
+		c.after = store.NewLate(unavailable(why))
+		if c.state.CompareAndSwap(departed, left) {
+			return c.after
+		}
+		c.after = nil
 	}
+	return <-c.done
 }
 
-// withdraw is abandon for a caller that would rather wait if c has departed already; then it returns false.
+// withdraw takes back a call that has not departed, and reports whether that was so.
 func (c *call) withdraw() bool { return c.state.CompareAndSwap(waiting, left) }
 
 // abandoned reports whether the caller has left.
 func (c *call) abandoned() bool { return c.state.Load() == left }
 
-// finish answers the caller. Nobody may be there to hear it.
+// finish answers the caller, or whoever wants to hear of a call whose caller has left.
 func (c *call) finish(err error) {
 	if err != nil && c.lost != nil {
 		c.lost()
 	}
-	c.done <- err
+	if c.state.CompareAndSwap(departed, answered) {
+		c.done <- err
+		return
+	}
+	var out []store.Decision
+	if err == nil {
+		out = make([]store.Decision, c.charges)
+		c.decode(out)
+	}
+	c.after.End(out, err)
 }
 
 // A phase is what a call does of its request.
