@@ -62,7 +62,7 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 		buckets = DefaultFallbackBuckets
 	}
 	l, err := a.limit(limiter.Options{
-		Store: redis, OwnTimer: true, Timeout: a.o.RedisTimeout, Topology: redis,
+		Store: redis, OwnTimer: true, Timeout: a.o.RedisTimeout, Topology: redis, GivesBack: redis.GivesBack(),
 		Local: memstore.New(memstore.Options{MaxBuckets: buckets, Registerer: a.reg}),
 	})
 	nudge.Store(a.limiter)
