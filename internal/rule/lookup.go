@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -263,10 +264,7 @@ func (s *Snapshot) ValuesFiles() []string {
 // type Errors.
 func (s *Snapshot) WithValues(files []File) (*Snapshot, error) {
 	p := &problems{}
-	read := make(map[string]*valuesFile, len(s.values))
-	for name, f := range s.values {
-		read[name] = f
-	}
+	read := maps.Clone(s.values)
 	for _, f := range files {
 		if read[f.Name] != nil {
 			read[f.Name] = parseValues(f, p)
