@@ -70,16 +70,23 @@ func rulesOfMakeRun(t *testing.T) string {
 	return string(match[1])
 }
 
-// What README.md claims it claims by the name of a test, which must be there.
+// What README.md and docs/migrate.md claim they claim by the name of a test, which must be there.
 func TestREADMENamesTests(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../README.md")
+	for _, page := range []string{"../README.md", "../docs/migrate.md"} {
+		namesTests(t, page)
+	}
+}
+
+func namesTests(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	claims := regexp.MustCompile("`([a-z0-9/]+)` ((?:`Test\\w+`(?:, )?)+)").FindAllStringSubmatch(string(text), -1)
 	if len(claims) < 10 {
-		t.Fatalf("got %d claims with tests in README.md, want all of the table's", len(claims))
+		t.Fatalf("got %d claims with tests in %s, want all of the tables'", len(claims), page)
 	}
 	for _, claim := range claims {
 		dir := filepath.Join("..", claim[1])
@@ -100,7 +107,7 @@ func TestREADMENamesTests(t *testing.T) {
 		}
 		for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(claim[2], -1) {
 			if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T)") {
-				t.Errorf("%s: README.md names %s, which is not there", dir, name)
+				t.Errorf("%s: %s names %s, which is not there", dir, page, name)
 			}
 		}
 	}

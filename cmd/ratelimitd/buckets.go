@@ -24,10 +24,12 @@ const lookTimeout = 2 * time.Second
 type bucketsFlags struct {
 	redis         redisFlags
 	keySecretFile string
+	keySpace      string
 }
 
 func (f *bucketsFlags) addTo(cmd *cobra.Command) {
 	f.redis.addTo(cmd, "look at the buckets in")
+	cmd.Flags().StringVar(&f.keySpace, "key-space", "", "the `name` that serve keeps its buckets apart by")
 	cmd.Flags().StringVar(&f.keySecretFile, "key-secret-file", "", "the `file` whose bytes serve derives bucket keys with; without it they are read from Redis")
 }
 
@@ -53,7 +55,7 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 	x := &explainer{keyed: secret != "", close: func() error { return nil }}
 	keyer := new(store.Keyer)
 	if secret != "" {
-		if err := keyer.Learn([]byte(secret)); err != nil {
+		if err := keyer.Learn(store.Spaced([]byte(secret), f.keySpace)); err != nil {
 			return nil, usagef("--key-secret-file: %w", err)
 		}
 	}
@@ -71,7 +73,7 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 		x.close = func() error { return errors.Join(redis.Close(), conn.Close()) }
 		x.live, buckets = true, redis
 		if !x.keyed {
-			if err := learn(cmd.Context(), redis, keyer); err != nil {
+			if err := learn(cmd.Context(), redis, keyer, f.keySpace); err != nil {
 				return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
 			}
 			x.keyed = true
@@ -85,14 +87,14 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 }
 
 // learn tells keyer the secret that is shared in Redis.
-func learn(ctx context.Context, redis *redisstore.Store, keyer *store.Keyer) error {
+func learn(ctx context.Context, redis *redisstore.Store, keyer *store.Keyer, space string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	secret, err := redis.Secret(ctx)
 	if err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
-	return keyer.Learn(secret)
+	return keyer.Learn(store.Spaced(secret, space))
 }
 
 // fixed are rules that never change.

@@ -25,7 +25,7 @@ const (
 	exitUnreachable = 4 // a server could not be reached
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(asCalled(os.Args), os.Stdout, os.Stderr)) }
 
 // run executes one command and returns its exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -127,8 +127,13 @@ Data goes to standard output, everything else to standard error. Exit codes:
 // runs wraps what a command does: settings are completed first, and whatever it returns ends with exit code 1 unless
 // it chose another.
 func runs(do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return runsWith(nil, do)
+}
+
+// runsWith is runs with more settings, which are made after the environment's and before the config file's.
+func runsWith(more func(*cobra.Command) []error, do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := completeSettings(cmd, os.LookupEnv); err != nil {
+		if err := completeSettings(cmd, os.LookupEnv, more); err != nil {
 			return &exitError{exitUsage, err}
 		}
 		err := do(cmd, args)

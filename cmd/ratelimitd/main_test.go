@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "write the help pages and the scripts'
 
 // TestMain lets the test binary stand in for ratelimitd, so that scripts and tests run real processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"ratelimitd": main})
+	testscript.Main(m, map[string]func(){"ratelimitd": main, "ratelimit": main})
 }
 
 // The command line, told by testdata/script/*.txt.

@@ -40,8 +40,20 @@ func startServer(t *testing.T, rules string, flags ...string) *server {
 	if err := os.WriteFile(path, []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"serve", "--rules", path, "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}, flags...)
-	s := &server{cmd: exec.Command("ratelimitd", args...), spoke: make(chan struct{}, 1), done: make(chan struct{})}
+	return startProcess(t, nil, append([]string{"ratelimitd", "serve", "--rules", path}, append(freePorts(), flags...)...)...)
+}
+
+// freePorts are flags of serve.
+func freePorts() []string {
+	return []string{"--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}
+}
+
+// startProcess runs a command line that serves, with more variables in its environment, until the test ends; it waits
+// until the ports are open.
+func startProcess(t *testing.T, environ []string, args ...string) *server {
+	t.Helper()
+	s := &server{cmd: exec.Command(args[0], args[1:]...), spoke: make(chan struct{}, 1), done: make(chan struct{})}
+	s.cmd.Env = append(os.Environ(), environ...)
 	// A test binary that dies runs no cleanup; its children must not outlive it.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := s.cmd.StderrPipe()
@@ -94,7 +106,7 @@ func (s *server) await(t *testing.T, msg string) string {
 	defer deadline.Stop()
 	for {
 		for line := range strings.Lines(s.said()) {
-			if strings.Contains(line, `"msg":"`+msg) {
+			if strings.Contains(line, `"msg":"`+msg) || strings.Contains(line, `"@message":"`+msg) {
 				return line
 			}
 		}

@@ -19,6 +19,8 @@ import (
 // serveFlags are the flags of serve that do not go into app.Options as they are.
 type serveFlags struct {
 	xds           xdsFlags
+	referenceEnv  string
+	reference     reference
 	profile       string
 	redis         redisFlags
 	keySecretFile string
@@ -74,11 +76,15 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
   # Try new rules without refusing anything
   ratelimitd serve --rules ./rules --shadow`,
 		Args: cobra.NoArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error { return serve(cmd, &o, &f) }),
+		RunE: runsWith(
+			func(cmd *cobra.Command) []error { return f.reference.complete(cmd, f.referenceEnv, os.Environ()) },
+			func(cmd *cobra.Command, _ []string) error { return serve(cmd, &o, &f) },
+		),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Rules, "rules", "", "the rules: a `path` of a file, or of a directory of *.yaml, *.yml and *.json")
 	f.xds.addTo(flags)
+	choiceVar(flags, &f.referenceEnv, "reference-environment", "read the variables of the reference service (envoyproxy/ratelimit): auto does if one of them says where the rules are", "auto", "on", "off")
 	flags.BoolVar(&o.AllowEmptyRules, "allow-empty-rules", false, "let rules without any rule become current, which lets everything pass")
 	flags.BoolVar(&o.StartWithoutRules, "start-without-rules", false, "say \"serving\" before there are rules; until then calls are answered with an error")
 	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none")
@@ -99,7 +105,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.StringVar(&f.keySecretFile, "key-secret-file", "", "derive bucket keys with the bytes of this `file`, 16 or more, the same for all processes; without it they share one that is kept in Redis")
 	flags.IntVar(&o.Nodes, "nodes", 0, "how many processes share the limits, where each enforces its part (0: learnt from Redis, or 1 without it)")
 	flags.IntVar(&o.MaxBuckets, "max-buckets", 0, "most buckets in memory (0: 2,000,000; with Redis, for when it is away, 100,000)")
+	flags.StringVar(&o.KeySpace, "key-space", "", "a `name` that keeps buckets apart from those of other deployments on the same Redis")
 	flags.BoolVar(&o.Shadow, "shadow", false, "decide and count, but refuse nothing")
+	flags.BoolVar(&o.Quota, "quota", false, "in profile envoy, answer as if every limit had quota_mode: true")
 	flags.Uint32Var(&o.OverrideMax, "override-max", 0, "largest requests_per_unit that a request's own limit may ask for (0: any)")
 	flags.BoolVar(&o.ResponseMetadata, "response-metadata", false, "answer with dynamic metadata: the deciding rule, what remains, where it was paid")
 	flags.StringSliceVar(&f.headers, "headers", []string{"ietf"}, "response headers, comma-separated: ietf (RateLimit, RateLimit-Policy), envoy or github (X-RateLimit-*), reference (as the reference service, profile envoy only), none")
@@ -114,9 +122,13 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 }
 
 func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
-	handler := slog.Handler(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel}))
+	lines := &slog.HandlerOptions{Level: f.logLevel}
+	if f.reference.env != nil && f.logFormat == "json" {
+		lines.ReplaceAttr = logNames
+	}
+	handler := slog.Handler(slog.NewJSONHandler(cmd.ErrOrStderr(), lines))
 	if f.logFormat == "text" {
-		handler = slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel})
+		handler = slog.NewTextHandler(cmd.ErrOrStderr(), lines)
 	}
 	o.Logger = slog.New(handler)
 	slog.SetDefault(o.Logger) // what libraries say through the log package comes out the same way
@@ -132,11 +144,12 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	if o.XDS, err = f.xds.options(); err != nil {
 		return err
 	}
-	if err = o.WantOrigin(); err != nil {
-		return &exitError{exitUsage, err}
-	}
 	if o.Headers, err = headers(f.headers); err != nil {
 		return usagef("--headers: %w", err)
+	}
+	f.reference.apply(o)
+	if err = o.WantOrigin(); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	if o.RedisURL, err = f.redis.read(cmd, o.Logger); err != nil {
 		return err
@@ -151,6 +164,10 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	if o.Tracing, err = tracing(os.LookupEnv); err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if o.Tracing, err = f.reference.tracing(o.Tracing); err != nil {
+		return err
+	}
+	f.reference.tell(o.Logger, o)
 	tuneMemory(o.Logger)
 
 	ctx, cancel := context.WithCancel(cmd.Context())

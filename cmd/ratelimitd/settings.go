@@ -15,15 +15,17 @@ import (
 
 // Where a setting came from is kept in its flag's annotations.
 const (
-	originKey  = "origin"
-	originFlag = "flag"
-	originEnv  = "environment"
-	originFile = "file"
+	originKey       = "origin"
+	originFlag      = "flag"
+	originEnv       = "environment"
+	originReference = "reference's environment"
+	originFile      = "file"
 )
 
-// completeSettings gives every flag of cmd that the command line left out the value from the environment, else from the
-// config file. The error lists every setting that is wrong and says where it was made.
-func completeSettings(cmd *cobra.Command, lookup func(string) (string, bool)) error {
+// completeSettings gives every flag of cmd that the command line left out the value from the environment, else what more
+// says, if it is not nil, else from the config file. The error lists every setting that is wrong and says where it was
+// made.
+func completeSettings(cmd *cobra.Command, lookup func(string) (string, bool), more func(*cobra.Command) []error) error {
 	flags := cmd.Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
@@ -39,6 +41,9 @@ func completeSettings(cmd *cobra.Command, lookup func(string) (string, bool)) er
 			}
 		}
 	})
+	if more != nil {
+		errs = append(errs, more(cmd)...)
+	}
 	if path, _ := flags.GetString("config"); path != "" {
 		errs = append(errs, completeFromFile(cmd, path))
 	}

@@ -33,7 +33,7 @@ func TestVariablesAreNotThoseOfKubernetes(t *testing.T) {
 func TestEveryFlagHasAVariable(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"bool": "true", "string": "text", "int": "7", "int64": "7", "float64": "7", "uint32": "7", "duration": "7s", "stringSlice": "ietf", "stringArray": "a=b", "level": "WARN",
+		"bool": "true", "string": "text", "int": "7", "int64": "7", "uint64": "7", "float64": "7", "uint32": "7", "duration": "7s", "stringSlice": "ietf", "stringArray": "a=b", "level": "WARN",
 	}
 	walk := func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -55,7 +55,7 @@ func TestEveryFlagHasAVariable(t *testing.T) {
 					return value, true
 				}
 				return "", false
-			})
+			}, nil)
 			if err != nil || strings.Trim(f.Value.String(), "[]") != value || origin(cmd, f.Name) != originEnv {
 				t.Errorf("--%s by %s=%s: got value %s from %q, error %v", f.Name, variable(f.Name), value, f.Value, origin(cmd, f.Name), err)
 			}

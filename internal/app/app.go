@@ -110,7 +110,7 @@ func New(o Options) (_ *App, err error) {
 	}
 	a.engine, err = engine.New(engine.Options{
 		Snapshots: a.rules, Store: buckets, Keyer: a.keyer,
-		Shadow: o.Shadow, OverrideMax: o.OverrideMax,
+		Shadow: o.Shadow, Quota: o.Quota, OverrideMax: o.OverrideMax,
 		Registerer: a.reg, Logger: a.log, Tracer: tracer,
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *App) start(ctx context.Context) error {
 	}
 
 	if a.redis != nil && a.o.KeySecret == "" {
-		p := &pupil{redis: a.redis, keyer: a.keyer, log: a.log}
+		p := &pupil{redis: a.redis, keyer: a.keyer, space: a.o.KeySpace, log: a.log}
 		a.undo.add("stop reading the key secret", background(p.run))
 	}
 	if a.redis != nil {

@@ -38,6 +38,7 @@ func known(keyer *store.Keyer) bool { return !keyer.Key("", nil).Provisional() }
 type pupil struct {
 	redis   *redisstore.Store
 	keyer   *store.Keyer
+	space   string // whose keys are wanted
 	log     *slog.Logger
 	known   string // the secret; "" until it is known
 	failing bool   // the last attempt failed, and was logged
@@ -67,7 +68,7 @@ func (p *pupil) ask(ctx context.Context) {
 	answer, err := p.redis.Secret(ctx)
 	secret := string(answer)
 	if err == nil && secret != p.known {
-		err = p.keyer.Learn(answer)
+		err = p.keyer.Learn(store.Spaced(answer, p.space))
 	}
 	if err != nil {
 		if !p.failing && ctx.Err() == nil {

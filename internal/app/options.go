@@ -61,9 +61,11 @@ type Options struct {
 	RedisTimeout time.Duration     // 0: DefaultRedisTimeout
 	MaxBuckets   int               // in memory; 0: memstore's default, or with Redis DefaultFallbackBuckets
 	Nodes        int               // processes that share the limits; 0: learnt from Redis, or 1 without it
+	KeySpace     string            // keeps buckets apart from those of other deployments on the same Redis, which have another; "": none
 	KeySecret    Secret            // what bucket keys are derived with, 16 bytes or more; "": shared in Redis, or random without it
 
 	Shadow           bool   // decide and count, refuse nothing
+	Quota            bool   // in profile envoy, every limit is one of quota_mode
 	OverrideMax      uint32 // largest requests_per_unit a request's own limit may ask for; 0: any
 	Reflection       bool
 	ResponseMetadata bool

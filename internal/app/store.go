@@ -26,7 +26,7 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 	}
 	a.keyer = new(store.Keyer)
 	if secret != "" {
-		if err := a.keyer.Learn([]byte(secret)); err != nil {
+		if err := a.keyer.Learn(store.Spaced([]byte(secret), a.o.KeySpace)); err != nil {
 			return nil, err
 		}
 	}

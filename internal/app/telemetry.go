@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,15 @@ const (
 // OpenTelemetry SDK reads from the standard OTEL_… variables. The zero value is off.
 type Tracing struct {
 	Protocol TraceProtocol
-	Sampled  bool // the environment chose a sampler; else one request in 1,000 is traced, and those whose caller is
+	Sampled  bool     // the environment chose a sampler; else Ratio says
+	Ratio    *float64 // share of requests that are traced, and those whose caller is; nil: one in 1,000
+
+	Service, Namespace, Instance string // what spans say of this process; "": ratelimitd, and nothing
 }
 
 // defaultSampled is the share of requests traced if nobody says otherwise: a service asked 100,000 times a second must
 // not send as many spans because an endpoint was set.
-const defaultSampled = 0.001
+const defaultSampled float64 = 0.001
 
 // newTracerProvider returns a provider that exports by OTLP, nil if tracing is off. It does not wait for the receiver.
 func newTracerProvider(ctx context.Context, t Tracing, b Build) (*sdktrace.TracerProvider, error) {
@@ -76,9 +80,10 @@ func newTracerProvider(ctx context.Context, t Tracing, b Build) (*sdktrace.Trace
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(
-			attribute.String("service.name", "ratelimitd"),
+			attribute.String("service.name", cmp.Or(t.Service, "ratelimitd")),
 			attribute.String("service.version", b.Version),
 		),
+		resource.WithAttributes(t.place()...),
 		resource.WithFromEnv(), // OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES; last, so that they win
 	)
 	if err != nil {
@@ -86,7 +91,22 @@ func newTracerProvider(ctx context.Context, t Tracing, b Build) (*sdktrace.Trace
 	}
 	opts := []sdktrace.TracerProviderOption{sdktrace.WithBatcher(exporter), sdktrace.WithResource(res)}
 	if !t.Sampled {
-		opts = append(opts, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(defaultSampled))))
+		ratio := defaultSampled
+		if t.Ratio != nil {
+			ratio = *t.Ratio
+		}
+		opts = append(opts, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))))
 	}
 	return sdktrace.NewTracerProvider(opts...), nil
+}
+
+// place returns which of several services of a name this process is, as far as that is told.
+func (t Tracing) place() (attrs []attribute.KeyValue) {
+	if t.Namespace != "" {
+		attrs = append(attrs, attribute.String("service.namespace", t.Namespace))
+	}
+	if t.Instance != "" {
+		attrs = append(attrs, attribute.String("service.instance.id", t.Instance))
+	}
+	return attrs
 }

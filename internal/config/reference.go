@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,6 +76,9 @@ func (l ReferenceLayout) walk(visit func(path string, e fs.DirEntry) error) erro
 	return fs.WalkDir(os.DirFS(l.directory()), ".", func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
+			if e, ok := errors.AsType[*fs.PathError](err); ok {
+				e.Path = filepath.Join(l.directory(), path) // from the root of everything
+			}
 			return err
 		case l.IgnoreDotFiles && path != "." && strings.HasPrefix(e.Name(), "."):
 			if e.IsDir() {

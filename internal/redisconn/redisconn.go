@@ -33,6 +33,7 @@ type Options struct {
 	CertFile   string // PEM certificate to present, with KeyFile; implies TLS
 	KeyFile    string
 	ServerName string // what certificates must name; "": the host that is dialled
+	AnyName    bool   // whom certificates name is not looked at, only who signed them; implies TLS
 	SkipVerify bool   // trusts any certificate: whoever is between sees the password
 }
 
@@ -60,7 +61,7 @@ func New(o Options) (*Redis, error) {
 	if o.ServerName != "" {
 		r.serverName = o.ServerName
 	}
-	if o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.ServerName != "" || o.SkipVerify {
+	if o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.ServerName != "" || o.AnyName || o.SkipVerify {
 		r.tls = true
 	}
 	if err := r.check(); err != nil {
