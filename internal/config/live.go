@@ -165,6 +165,7 @@ func (l *Live) apply(u Update, restored bool) error {
 	if err != nil {
 		if !restored {
 			l.refused(u, before, err)
+			l.refreshed(u, before, o)
 		}
 		return err
 	}
@@ -172,16 +173,21 @@ func (l *Live) apply(u Update, restored bool) error {
 		l.confirmed(u)
 		return nil
 	}
+	number := l.state.next(l.Status().Version, snapshot.Hash())
+	if !restored {
+		// Kept before it is seen, so that no start ever goes back behind what was decided by.
+		if err := l.state.save(u, values, number, snapshot.Hash()); err != nil {
+			l.log.Error("rules cannot be kept for the next start", "error", err)
+		}
+	}
 	l.current.Store(snapshot)
-	st := l.published(u, snapshot, warnings, restored)
+	l.good = u
+	l.published(u, snapshot, number, warnings, restored)
 	if before == nil {
 		close(l.ready)
 	}
 	if restored {
 		return nil
-	}
-	if err := l.state.save(u, values, st); err != nil {
-		l.log.Error("rules cannot be kept for the next start", "error", err)
 	}
 	l.tell(Change{Origin: u.Origin, Version: u.Version, Before: hashOf(before), After: snapshot.Hash()})
 	return nil
@@ -219,7 +225,7 @@ func (l *Live) confirmed(u Update) {
 	l.status.LastOK, l.status.Error, l.status.Loaded = true, "", l.now()
 }
 
-func (l *Live) published(u Update, s *rule.Snapshot, warnings []rule.Warning, restored bool) Status {
+func (l *Live) published(u Update, s *rule.Snapshot, number int64, warnings []rule.Warning, restored bool) {
 	lines := make([]string, len(warnings))
 	for i := range warnings {
 		lines[i] = warnings[i].String()
@@ -227,8 +233,7 @@ func (l *Live) published(u Update, s *rule.Snapshot, warnings []rule.Warning, re
 	}
 	l.mu.Lock()
 	st := &l.status
-	st.Version = l.state.next(st.Version, s.Hash())
-	st.Origin, st.OriginVersion, st.Restored = u.Origin, u.Version, restored
+	st.Version, st.Origin, st.OriginVersion, st.Restored = number, u.Origin, u.Version, restored
 	st.Hash, st.Warnings = s.Hash(), lines
 	st.Domains, st.Limits = len(s.Domains()), s.LimitCount()
 	if !restored {
@@ -239,9 +244,8 @@ func (l *Live) published(u Update, s *rule.Snapshot, warnings []rule.Warning, re
 	l.log.Info("rules loaded", "origin", now.Origin, "origin_version", now.OriginVersion, "restored", restored,
 		"version", now.Version, "hash", now.Hash, "domains", now.Domains, "limits", now.Limits, "findings", len(lines))
 	if s.Empty() {
-		l.log.Error("the rules are empty: nothing is limited", "origin", now.Origin)
+		l.log.Warn("the rules are empty: nothing is limited", "origin", now.Origin)
 	}
-	return now
 }
 
 func (l *Live) tell(c Change) {

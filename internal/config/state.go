@@ -96,25 +96,25 @@ func (s *state) next(last int64, hash string) int64 {
 }
 
 // save keeps a version, whole or not at all: a new file takes the old one's place once it is on disk.
-func (s *state) save(u Update, values valueFiles, st Status) error {
-	if s == nil || s.saved != nil && s.saved.Hash == st.Hash && s.saved.Version == st.Version {
+func (s *state) save(u Update, values valueFiles, number int64, hash string) error {
+	if s == nil || s.saved != nil && s.saved.Hash == hash && s.saved.Version == number {
 		return nil
 	}
-	r := &savedRules{Origin: u.Origin, OriginVersion: u.Version, Version: st.Version, Hash: st.Hash, Files: u.Files, Values: values}
+	r := &savedRules{Origin: u.Origin, OriginVersion: u.Version, Version: number, Hash: hash, Files: u.Files, Values: values}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(s.dir, stateFile), data); err != nil {
+	if err := ReplaceFile(filepath.Join(s.dir, stateFile), data); err != nil {
 		return err
 	}
 	s.saved = r
 	return nil
 }
 
-// replaceFile writes a file beside the one at path, and puts it in its place; both are on disk when it returns. One
+// ReplaceFile writes a file beside the one at path, and puts it in its place; both are on disk when it returns. One
 // process writes there.
-func replaceFile(path string, data []byte) error {
+func ReplaceFile(path string, data []byte) error {
 	fresh := path + ".new"
 	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
