@@ -215,7 +215,9 @@ func (s *Store) sendPipelines() {
 			if err == nil {
 				c.reply = cmds[i].Val()
 			}
-			c.finish(err)
+			if c.depart() {
+				c.finish(err)
+			}
 		}
 	}
 }
