@@ -136,7 +136,7 @@ func history(t *testing.T, proxy *redistest.Proxy, server *redistest.Server, cha
 	var wg sync.WaitGroup
 	for client := range callers {
 		var now atomic.Int64
-		s := open(t, redisstore.Options{URL: "redis://" + proxy.Addr, Timeout: 30 * time.Millisecond, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
+		s := open(t, redisstore.Options{URL: "redis://" + proxy.Addr, Timeout: 150 * time.Millisecond, Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		wg.Go(func() {
 			defer func() {
 				if err := s.Close(); err != nil {
@@ -189,12 +189,12 @@ func history(t *testing.T, proxy *redistest.Proxy, server *redistest.Server, cha
 	redistest.Await(t, time.Minute, "half of a history", func() bool { return done.Load() >= at })
 	broke(1)
 	broken.Store(true)
-	hold := time.After(time.Duration(20+r.IntN(100)) * time.Millisecond)
+	hold := time.After(time.Duration(100+r.IntN(200)) * time.Millisecond)
 	switch r.IntN(4) {
 	case 0:
 		proxy.Cut()
 	case 1:
-		proxy.Delay(time.Duration(1+r.IntN(40)) * time.Millisecond)
+		proxy.Delay(time.Duration(1+r.IntN(100)) * time.Millisecond)
 		<-hold
 		proxy.Delay(0)
 	case 2:
