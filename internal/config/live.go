@@ -42,6 +42,7 @@ type Live struct {
 	state   *state // nil: none is kept
 
 	applying sync.Mutex // one version at a time, so that an older one cannot overwrite a newer
+	good     Update     // the last good one; guarded by applying
 
 	mu     sync.Mutex // guards status
 	status Status
