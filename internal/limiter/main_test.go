@@ -16,7 +16,10 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A pool of go-redis that nobody answered looks whether somebody does for a second after it was closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 // A primary is a store in memory that can fail as a remote one does.
 type primary struct {

@@ -13,7 +13,10 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A pool of go-redis that nobody answered looks whether somebody does for a second after it was closed.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 // open returns a store that ends with the test, silent unless it is given a log.
 func open(t testing.TB, o redisstore.Options) *redisstore.Store {
