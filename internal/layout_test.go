@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	}},
 	"internal/config": {hides: "where the current snapshot comes from", imports: map[string]string{
 		"internal/ledger": "published rules are settings that people change",
-		"internal/rule": "it loads and swaps snapshots",
+		"internal/rule":   "it loads and swaps snapshots",
 	}},
 	"internal/config/xds": {hides: "the protocol of control planes: streams, nonces, ACK and NACK, proto types", imports: map[string]string{
 		"internal/config": "it is one of its sources",
@@ -85,7 +85,24 @@ var rooms = map[string]room{
 		"internal/rule":   "entries of a request, the rules that /rlconfig prints",
 		"internal/store":  "the origin of a decision in metadata",
 	}},
+	"api/proto/ratelimitd/v1": {hides: "nothing: messages generated from admin.proto"},
+	"api/proto/ratelimitd/v1/ratelimitdv1connect": {hides: "nothing: client and handler generated from admin.proto", imports: map[string]string{
+		"api/proto/ratelimitd/v1": "messages of the calls",
+	}},
+	"internal/admin": {hides: "what people do to a deployment, and who may: the service of the admin port", imports: map[string]string{
+		"api/proto/ratelimitd/v1":                     "messages of the calls",
+		"api/proto/ratelimitd/v1/ratelimitdv1connect": "it implements the handler",
+		"internal/config":                             "it publishes rules, and tells which are current",
+		"internal/engine":                             "it explains requests, and gives hits back",
+		"internal/engine/shorthand":                   "requests in one line",
+		"internal/ledger":                             "it lists and verifies the audit log",
+		"internal/override":                           "it sets and removes overrides",
+		"internal/rule":                               "files and mistakes of rules",
+	}},
 	"internal/app": {hides: "the process: options, wiring, lifecycle, telemetry", imports: map[string]string{
+		"internal/admin":            "it serves the admin port",
+		"internal/ledger":           "it opens the ledger",
+		"internal/override":         "it keeps the overrides that the engine applies",
 		"internal/config":           "it starts the source of rules",
 		"internal/config/xds":       "which may be a control plane",
 		"internal/engine":           "it builds the engine",
@@ -131,17 +148,19 @@ var rooms = map[string]room{
 
 // testImports are what tests of any package may import as well.
 var testImports = map[string]string{
-	"internal/bucket/script":    "every twin of the arithmetic passes the same scripts",
-	"internal/redistest":        "what uses Redis is tested on a real one",
-	"internal/xdstest":          "what follows a control plane is tested on a real one",
-	"internal/certtest":         "what speaks TLS is tested with certificates of its own",
-	"internal/store/storetest":  "every store passes it",
-	"internal/store/memstore":   "decisions are tested on a real store",
-	"internal/store/redisstore": "decisions are tested on a real store",
-	"internal/engine/shorthand": "cases are written in one line",
-	"internal/bucket":           "tests make limits",
-	"internal/rule":             "tests compile rules",
-	"internal/store":            "tests make charges",
+	"api/proto/ratelimitd/v1":                     "the admin service is called as its clients call it",
+	"api/proto/ratelimitd/v1/ratelimitdv1connect": "the admin service is called as its clients call it",
+	"internal/bucket/script":                      "every twin of the arithmetic passes the same scripts",
+	"internal/redistest":                          "what uses Redis is tested on a real one",
+	"internal/xdstest":                            "what follows a control plane is tested on a real one",
+	"internal/certtest":                           "what speaks TLS is tested with certificates of its own",
+	"internal/store/storetest":                    "every store passes it",
+	"internal/store/memstore":                     "decisions are tested on a real store",
+	"internal/store/redisstore":                   "decisions are tested on a real store",
+	"internal/engine/shorthand":                   "cases are written in one line",
+	"internal/bucket":                             "tests make limits",
+	"internal/rule":                               "tests compile rules",
+	"internal/store":                              "tests make charges",
 }
 
 // A dependency is one direct requirement of go.mod: why it is there, and which packages may import it; "*" is any.
@@ -153,6 +172,11 @@ type dependency struct {
 }
 
 var dependencies = map[string]dependency{
+	"connectrpc.com/connect": {
+		why: "one handler for gRPC and JSON over HTTP on one port, and their client", in: []string{
+			"api/proto/ratelimitd/v1/ratelimitdv1connect", "internal/admin", "cmd/ratelimitd",
+		},
+	},
 	"github.com/HdrHistogram/hdrhistogram-go": {
 		why: "latencies from microseconds to a minute, at three digits", in: []string{"internal/bench"},
 	},
@@ -244,7 +268,7 @@ var dependencies = map[string]dependency{
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
 	},
 	"google.golang.org/protobuf": {
-		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "cmd/ratelimitd", "internal/bench/suite"},
+		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"api/proto/ratelimitd/v1", "internal/admin", "internal/transport", "internal/config/xds", "internal/xdstest", "cmd/ratelimitd", "internal/bench/suite"},
 	},
 }
 

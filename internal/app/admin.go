@@ -20,9 +20,8 @@ type page struct {
 	handler    http.Handler
 }
 
-// adminHandler serves the pages of the admin port, which read and change nothing. There is no authentication: whoever
-// can reach the port can read them. The command line (/debug/pprof/cmdline) is not shown, since it may hold a password.
-func adminHandler(reg *prometheus.Registry, rules *config.Live, rlconfig http.Handler) http.Handler {
+// adminPages serves the pages of the admin port, which read and change nothing. The command line (/debug/pprof/cmdline) is not shown, since it may hold a password.
+func adminPages(reg *prometheus.Registry, rules *config.Live, rlconfig http.Handler) *http.ServeMux {
 	pages := []page{
 		{"/metrics", "metrics for Prometheus", promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 			Registry: reg, EnableOpenMetrics: true,

@@ -45,6 +45,7 @@ type App struct {
 	limiter *limiter.Limiter  // nil: the embedded store of a single node
 	nodes   *limiter.Nodes    // nil with limiter
 	keyer   *store.Keyer
+	people  people
 	tls     *servertls.Server // nil: the gRPC port speaks plain text
 	serving atomic.Bool
 	failed  chan error // the first server that ended by itself
@@ -84,6 +85,10 @@ func New(o Options) (_ *App, err error) {
 	}()
 
 	// One straight function on purpose: what depends on what can be read from top to bottom.
+	if err := a.newConn(); err != nil {
+		return nil, err
+	}
+	a.newLedger()
 	if err := a.newRules(); err != nil {
 		return nil, err
 	}
@@ -128,7 +133,10 @@ func New(o Options) (_ *App, err error) {
 	a.grpc = transport.NewGRPC(doors)
 	a.undo.add("end the gRPC server", a.grpc.Drain) // it has goroutines before it serves
 	a.http = transport.HTTP(doors)
-	a.admin = adminHandler(a.reg, a.rules, transport.RLConfig(a.rules))
+	if err := a.newOverrides(); err != nil {
+		return nil, err
+	}
+	a.admin = a.newAdmin(adminPages(a.reg, a.rules, transport.RLConfig(a.rules)))
 	return a, nil
 }
 
@@ -188,6 +196,7 @@ func (a *App) start(ctx context.Context) error {
 		a.engine.Drain()
 		return nil
 	})
+	a.startPeople()
 	a.undo.add("stop following the rules", background(a.followRules))
 	a.undo.add("tell proxies and wait", a.leave)
 	a.await()

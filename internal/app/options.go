@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/config"
@@ -32,14 +33,18 @@ const (
 	DefaultStopTimeout = 10 * time.Second
 )
 
+// minToken is the least length of a token of the admin port.
+const minToken = 16
+
 // Options describes a process to New. Rules and the addresses must be given; port 0 is any free one.
 type Options struct {
 	Build Build
 
 	// Where the rules come from: one of these.
-	Rules     string                  // a file, or a directory of rules
-	Reference *config.ReferenceLayout // files in the reference service's layout
-	XDS       xds.Options             // a control plane, if it has a Server; Registerer and Logger are those of the process
+	Rules          string                  // a file, or a directory of rules
+	Reference      *config.ReferenceLayout // files in the reference service's layout
+	RulesFromRedis bool                    // those that people publish in the Redis of RedisURL
+	XDS            xds.Options             // a control plane, if it has a Server; Registerer and Logger are those of the process
 
 	DefaultProfile    rule.Profile // of files that name none
 	MergeDomains      bool         // in profile envoy: whether several files may add to one domain
@@ -50,7 +55,12 @@ type Options struct {
 	GRPCAddr    string // host:port, or unix:///path of a socket
 	HTTPAddr    string
 	AdminAddr   string // loopback, unless AdminRemote
-	AdminRemote bool   // the admin port, which asks for no password, may be reached from other machines
+	AdminRemote bool   // the pages of the admin port may be read from other machines without a token
+
+	AdminTokenFile       string        // holds the token that editors show to the admin port; "": none
+	AdminViewerTokenFile string        // and that of viewers
+	AdminHosts           []string      // names by which the admin port may be called, besides addresses and localhost
+	Reconcile            time.Duration // how often to look for changes that nobody told of; 0: 30 s
 
 	GRPCTLS               *servertls.Options // of the gRPC port, less Registerer and Logger; nil: plain text
 	MaxConnectionAge      time.Duration      // of gRPC connections, ±10 %; 0: 30 minutes
@@ -109,9 +119,24 @@ func (o *Options) validate() error {
 	}
 	if host, _, err := net.SplitHostPort(o.AdminAddr); err != nil {
 		errs = append(errs, fmt.Errorf("--admin-addr: %w", err))
-	} else if !o.AdminRemote && !loopback(host) {
+	} else if !o.AdminRemote && o.AdminTokenFile == "" && o.AdminViewerTokenFile == "" && !loopback(host) {
 		errs = append(errs, fmt.Errorf("--admin-addr: %q can be reached from other machines and asks for no password: "+
-			"want loopback, or --admin-remote", o.AdminAddr))
+			"want loopback, --admin-token-file, or --admin-remote for its pages alone", o.AdminAddr))
+	}
+	if o.RulesFromRedis && o.RedisURL == "" {
+		errs = append(errs, errors.New("--rules-from-redis: want --redis-url"))
+	}
+	for _, file := range []struct{ flag, path string }{
+		{"--admin-token-file", o.AdminTokenFile}, {"--admin-viewer-token-file", o.AdminViewerTokenFile},
+	} {
+		if file.path == "" {
+			continue
+		}
+		if data, err := os.ReadFile(file.path); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file.flag, err))
+		} else if len(strings.TrimSpace(string(data))) < minToken {
+			errs = append(errs, fmt.Errorf("%s: %s: want a token of %d characters or more", file.flag, file.path, minToken))
+		}
 	}
 	return errors.Join(errs...)
 }

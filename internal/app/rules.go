@@ -17,6 +17,7 @@ func (o *Options) WantOrigin() error {
 	var given []string
 	for name, is := range map[string]bool{
 		"--rules": o.Rules != "", "RUNTIME_ROOT": o.Reference != nil, "--xds-server": o.XDS.Server != "",
+		"--rules-from-redis": o.RulesFromRedis,
 	} {
 		if is {
 			given = append(given, name)
@@ -24,7 +25,7 @@ func (o *Options) WantOrigin() error {
 	}
 	switch {
 	case len(given) == 0:
-		return errors.New("--rules: want a file or a directory of rules, or --xds-server")
+		return errors.New("--rules: want a file or a directory of rules, --xds-server or --rules-from-redis")
 	case len(given) > 1:
 		slices.Sort(given)
 		return fmt.Errorf("%s: want one origin of rules", strings.Join(given, " and "))
@@ -38,7 +39,13 @@ func (a *App) newRules() error {
 		Rules:      rule.Options{DefaultProfile: a.o.DefaultProfile, MergeDomains: a.o.MergeDomains},
 		AllowEmpty: a.o.AllowEmptyRules, StateDir: a.o.StateDir, Registerer: a.reg, Logger: a.log,
 	}
+	if a.people.recorder != nil {
+		o.Changed = a.people.recorder.Changed
+	}
+	a.people.published = config.NewPublished(a.people.ledger, o)
 	switch {
+	case a.o.RulesFromRedis:
+		return a.newPublished(o)
 	case a.o.XDS.Server != "":
 		return a.newXDS(o)
 	case a.o.Reference != nil:
@@ -60,6 +67,18 @@ func (a *App) newFiles(o config.Options, files *config.Files) (err error) {
 			return fmt.Errorf("load rules: %w", err)
 		}
 		a.log.Error("there are no rules, calls are answered with an error until there are", "error", err)
+	}
+	return nil
+}
+
+// newPublished begins with what an earlier process left, since Redis is not waited for.
+func (a *App) newPublished(o config.Options) (err error) {
+	if a.rules, err = config.New(o); err != nil {
+		return err
+	}
+	a.source, a.nudge = a.people.published, a.people.ledger.Nudge
+	if err := a.rules.Restore(); err != nil {
+		a.log.Info("there are no rules until Redis has some", "reason", err)
 	}
 	return nil
 }

@@ -107,6 +107,12 @@ func (a *App) serve(name string, run func(net.Listener) error) {
 // serveHTTP serves h on the named port.
 func (a *App) serveHTTP(name string, h http.Handler) {
 	s := transport.NewHTTPServer(h, a.log)
+	if name == "admin" {
+		// gRPC is HTTP/2, here without TLS.
+		s.Protocols = new(http.Protocols)
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetUnencryptedHTTP2(true)
+	}
 	a.serve(name, s.Serve)
 	a.undo.add("finish "+name+" requests", func(ctx context.Context) error {
 		err := s.Shutdown(ctx)

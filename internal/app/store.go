@@ -18,6 +18,22 @@ import (
 // DefaultFallbackBuckets is how many buckets are kept in memory for when Redis is away: 8 MB of them.
 const DefaultFallbackBuckets = 100_000
 
+// newConn says how Redis is reached, if there is one.
+func (a *App) newConn() error {
+	if a.o.RedisURL == "" {
+		return nil
+	}
+	reach := a.o.Redis
+	reach.URL = string(a.o.RedisURL)
+	conn, err := redisconn.New(reach)
+	if err != nil {
+		return err
+	}
+	a.undo.add("close connections to Sentinels", func(context.Context) error { return conn.Close() })
+	a.conn = conn
+	return nil
+}
+
 // newStore makes the store that the options ask for, and the keyer that goes with it.
 func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 	secret := string(a.o.KeySecret)
@@ -36,16 +52,9 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 	if err := registerKnown(a.reg, a.keyer); err != nil {
 		return nil, err
 	}
-	reach := a.o.Redis
-	reach.URL = string(a.o.RedisURL)
-	conn, err := redisconn.New(reach)
-	if err != nil {
-		return nil, err
-	}
-	a.undo.add("close connections to Sentinels", func(context.Context) error { return conn.Close() })
 	nudge := new(atomic.Pointer[limiter.Limiter]) // which is made of the store
 	redis, err := redisstore.New(redisstore.Options{
-		Redis: conn, Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
+		Redis: a.conn, Timeout: a.o.RedisTimeout, Registerer: a.reg, Tracer: tracer, Logger: a.log,
 		OnChange: func() {
 			if l := nudge.Load(); l != nil {
 				l.Nudge()
@@ -56,7 +65,7 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 		return nil, fmt.Errorf("make Redis store: %w", err)
 	}
 	a.undo.add("close Redis", func(context.Context) error { return redis.Close() })
-	a.conn, a.redis = conn, redis
+	a.redis = redis
 	buckets := a.o.MaxBuckets
 	if buckets == 0 {
 		buckets = DefaultFallbackBuckets
