@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ const gatewayDomain = "default/eg/http"
 // gatewayRoute is what Envoy Gateway calls a route without hostnames, the asterisk included.
 const gatewayRoute = "httproute/default/backend/rule/0/match/0/*"
 
-// gatewayConfig is what Envoy Gateway makes of a policy: requests an hour for each x-user-id of one route.
+// gatewayConfig is what Envoy Gateway makes of a policy: requests a unit for each x-user-id of one route.
 func gatewayConfig(requests uint32, unit confv3.RateLimitUnit) *confv3.RateLimitConfig {
 	return &confv3.RateLimitConfig{Name: gatewayDomain, Domain: gatewayDomain, Descriptors: []*confv3.RateLimitDescriptor{{
 		Key: gatewayRoute, Value: gatewayRoute, Descriptors: []*confv3.RateLimitDescriptor{{
@@ -79,18 +80,32 @@ func (g *gateway) becomes(limit uint32) {
 }
 
 // A control plane like Envoy Gateway's drives a process: limits arrive, change, and a bad version is refused with its
-// mistake while the last good one stays.
+// mistake while the last good one stays. The process is told of the control plane by our flags, or by exactly the
+// environment that Envoy Gateway gives the reference service, which it replaces by name.
 func TestEnvoyGateway(t *testing.T) {
 	t.Parallel()
 	authority := certtest.New(t)
 	pair := authority.Issue(t, certtest.Leaf{DNSNames: []string{"envoy-gateway"}})
-	redis := redistest.Start(t)
 	tests := map[string]func(t *testing.T, plane string) *server{
 		"by flags": func(t *testing.T, plane string) *server {
 			return startProcess(t, nil, append([]string{"ratelimitd", "serve", "--default-profile", "envoy", "--start-without-rules",
 				"--allow-empty-rules", "--xds-server", plane, "--xds-node-id", "envoy-ratelimit", "--xds-tls-cert", pair.CertFile,
-				"--xds-tls-key", pair.KeyFile, "--xds-tls-ca", authority.File, "--redis-url", redis.URL(), "--redis-timeout", "2s",
+				"--xds-tls-key", pair.KeyFile, "--xds-tls-ca", authority.File, "--redis-url", redistest.Start(t).URL(), "--redis-timeout", "2s",
 				"--grpc-tls-cert", pair.CertFile, "--grpc-tls-key", pair.KeyFile}, freePorts()...)...)
+		},
+		"by Envoy Gateway's environment": func(t *testing.T, plane string) *server {
+			return startProcess(t, append(slices.Clone(ports),
+				"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false",
+				"LOG_LEVEL=info", "USE_STATSD=false", "CONFIG_TYPE=GRPC_XDS_SOTW",
+				"CONFIG_GRPC_XDS_SERVER_URL="+plane, "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+				"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+pair.CertFile, "GRPC_SERVER_TLS_KEY="+pair.KeyFile,
+				"GRPC_SERVER_TLS_CA_CERT="+authority.File,
+				"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT="+pair.CertFile,
+				"CONFIG_GRPC_XDS_CLIENT_TLS_KEY="+pair.KeyFile, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT="+authority.File,
+				"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redistest.Start(t).Addr,
+				"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:19001", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+				"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=100ms"), // of this test, for haste; Envoy Gateway leaves the default of 10 s
+				referenceName, "--quotaRateLimitServiceAddr=as-AI-Gateway-passes-it")
 		},
 	}
 	for name, serve := range tests {
@@ -129,14 +144,14 @@ func (g *gateway) drive() {
 		t.Errorf("health before there are rules: got %v, %v, want SERVING, since Envoy Gateway may have none for long", health, err)
 	}
 
-	g.Set(t, "1", gatewayConfig(2, confv3.RateLimitUnit_HOUR))
+	g.Set(t, "1", gatewayConfig(2, confv3.RateLimitUnit_YEAR))
 	g.becomes(2)
 	for i, want := range []rlsv3.RateLimitResponse_Code{rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OK, rlsv3.RateLimitResponse_OVER_LIMIT} {
 		if got := g.ask("u"); got != want {
-			t.Errorf("call %d of 2 an hour: got %v, want %v", i+1, got, want)
+			t.Errorf("call %d of 2 a year: got %v, want %v", i+1, got, want)
 		}
 	}
-	g.Set(t, "2", gatewayConfig(9, confv3.RateLimitUnit_HOUR))
+	g.Set(t, "2", gatewayConfig(9, confv3.RateLimitUnit_YEAR))
 	g.becomes(9)
 	if got := g.ask("u"); got != rlsv3.RateLimitResponse_OK {
 		t.Errorf("after the limit was raised: got %v, want OK", got)
