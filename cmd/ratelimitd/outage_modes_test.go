@@ -54,7 +54,7 @@ func TestOutageModesSideBySide(t *testing.T) {
 		}
 	}
 	// Redis may have been slow for the first calls; what is asked below it has not been asked for before.
-	redistest.Await(t, 40*time.Second, "a closed breaker", func() bool {
+	redistest.Await(t, time.Minute, "a closed breaker", func() bool {
 		_, a := ask(1, descriptor("open", "before", 0))
 		return a.origin == "store" && s.metric(t, "ratelimitd_breaker_state{") == 0
 	})
@@ -95,7 +95,7 @@ func TestOutageModesSideBySide(t *testing.T) {
 
 	do("replicaof", "no", "one")
 	back := time.Now()
-	redistest.Await(t, 40*time.Second, "decisions by Redis", func() bool {
+	redistest.Await(t, time.Minute, "decisions by Redis", func() bool {
 		_, a := ask(1, descriptor("closed", "after", 0))
 		return a.origin == "store"
 	})
@@ -131,7 +131,7 @@ descriptors:
 	redis := redistest.Start(t)
 	var nodes []*server
 	for range 3 {
-		s := startServer(t, rules, "--redis-url", redis.URL(), "--response-metadata", "--nodes", "3")
+		s := startServer(t, rules, "--redis-url", redis.URL(), "--redis-timeout", "2s", "--response-metadata", "--nodes", "3")
 		s.await(t, "key secret read from Redis")
 		nodes = append(nodes, s)
 	}
@@ -175,7 +175,7 @@ descriptors:
 	total := 0
 	for n, s := range nodes {
 		client := clients(t, s, 1)[0]
-		redistest.Await(t, 40*time.Second, fmt.Sprintf("decisions by Redis on node %d", n), func() bool {
+		redistest.Await(t, time.Minute, fmt.Sprintf("decisions by Redis on node %d", n), func() bool {
 			return callOnce(t.Context(), client, descriptor("closed", "y", 0)).origin == "store"
 		})
 		total += grantedOf(t, client, 100, descriptor("window", "y", -1))
