@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,6 +55,8 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(100, time.Minute.Nanoseconds(), 3)
 }
 
+var errHeaders = errors.New("headers of more than a frame")
+
 // slots is how many flights a connection can tell apart: more than Streams, since streams end out of order.
 const slots = 1 << 14
 
@@ -85,7 +88,7 @@ func (r *run) connect(i int) (*connection, error) {
 	return c, nil
 }
 
-// issue adds a request that is due at a moment. The caller holds mu and flushes.
+// issueLocked adds a request that is due at a moment. The caller flushes.
 func (c *connection) issueLocked(due time.Duration) {
 	headers := c.later
 	if c.stream == 1 {
@@ -166,10 +169,10 @@ func (c *connection) frameLocked(kind, flags byte, stream uint32, body []byte) e
 		}
 	case typeHeaders:
 		if flags&flagEndHeaders == 0 {
-			return fmt.Errorf("headers of more than a frame")
+			return errHeaders
 		}
 		if flags&flagPadded != 0 {
-			return fmt.Errorf("padded headers")
+			return errors.New("padded headers")
 		}
 		if flags&flagPriority != 0 {
 			body = body[5:]
@@ -196,7 +199,7 @@ func (c *connection) frameLocked(kind, flags byte, stream uint32, body []byte) e
 	case typeGoAway:
 		return fmt.Errorf("the server went away: %q", body)
 	case typeContinuation:
-		return fmt.Errorf("headers of more than a frame")
+		return errHeaders
 	default:
 		return nil
 	}

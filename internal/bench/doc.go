@@ -6,8 +6,8 @@
 // whether or not answers have come, and measures each from the moment it was due: a server that stalls is charged for
 // everyone who would have come meanwhile, which a closed loop hides (coordinated omission).
 //
-// The client writes HTTP/2 frames itself. grpc-go's spends more on a call than the server does, and on a machine that both
-// share it would be the client that is measured. It sends what gRPC does, reads only what a load needs, and is no client
+// The client writes HTTP/2 frames itself. grpc-go's takes 10 µs a call beside a server of 8, and halves what two cores that both
+// share can do (52,000 a second for 128,000); ours takes 1.5. It sends what gRPC does, reads only what a load needs, and is no client
 // for anything else.
 //
 // The package does not start servers: folder suite does, for `make bench`.
