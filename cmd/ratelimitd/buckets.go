@@ -72,6 +72,9 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 		}
 		x.close = func() error { return errors.Join(redis.Close(), conn.Close()) }
 		x.live, buckets = true, redis
+		if err := settle(cmd.Context(), redis); err != nil {
+			return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
+		}
 		if !x.keyed {
 			if err := learn(cmd.Context(), redis, keyer, f.keySpace); err != nil {
 				return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
@@ -84,6 +87,16 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 		return nil, errors.Join(err, x.close())
 	}
 	return x, nil
+}
+
+// settle waits until it is known which servers hold the buckets.
+func settle(ctx context.Context, redis *redisstore.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := redis.Ready(ctx); err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
+	return nil
 }
 
 // learn tells keyer the secret that is shared in Redis.

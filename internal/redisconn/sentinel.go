@@ -66,7 +66,7 @@ func (r *Redis) Master(ctx context.Context) (string, error) {
 		}
 	}
 	if best.addr == "" {
-		return "", fmt.Errorf("ask for the master: %w", errors.Join(errs...))
+		return "", fmt.Errorf("ask %d sentinels for the master, all in vain: %w", len(errs), errs[0])
 	}
 	return best.addr, nil
 }

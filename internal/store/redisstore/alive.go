@@ -22,8 +22,8 @@ const (
 )
 
 // Nodes tells Redis that this store is in use, and returns how many are, this one included. A store counts for 10 s after its
-// call, by the clock of Redis, so Nodes is called every NodesEvery. It waits no longer than ctx says, twice the timeout
-// and 50 ms.
+// call, by the clock of Redis, so Nodes is called every NodesEvery. It waits no longer than ctx says, a second
+// for a topology that is not known yet, and twice the timeout and 50 ms.
 func (s *Store) Nodes(ctx context.Context) (int, error) {
 	n, err := s.beat(ctx, aliveFor)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) Leave(ctx context.Context) error {
 }
 
 func (s *Store) beat(ctx context.Context, alive time.Duration) (int, error) {
-	reply, err := s.run(ctx, s.laneFor(nodesKey), nodesHash, nodesScript, nodesKey, s.name[:], alive.Milliseconds())
+	reply, err := s.run(ctx, s.laneFor(ctx, nodesKey), nodesHash, nodesScript, nodesKey, s.name[:], alive.Milliseconds())
 	if err != nil {
 		return 0, err
 	}

@@ -57,15 +57,19 @@ func (c *cluster) refresh(ctx context.Context, down bool) bool {
 		addr := asked[c.guide%len(asked)]
 		slots, err := c.ask(ctx, addr)
 		if err == nil {
+			c.store.found(nil)
 			return c.learn(slots, addr)
 		}
 		if ctx.Err() != nil {
+			c.store.found(ctx.Err())
 			return false
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", addr, err))
 		c.guide++
 	}
-	c.store.outage.report("slots", errors.Join(errs...))
+	err := fmt.Errorf("ask %d nodes for the slots, all in vain: %w", len(errs), errs[0])
+	c.store.found(err)
+	c.store.outage.report("slots", err)
 	return false
 }
 

@@ -107,7 +107,7 @@ func (s *Store) carry(errands []*errand) {
 	}
 	for _, first := range errands {
 		if first.at == nil {
-			first.cmd.SetErr(errNowhere)
+			first.cmd.SetErr(s.nowhere())
 			continue
 		}
 		if first.carried(errands) {

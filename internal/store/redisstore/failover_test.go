@@ -1,6 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,4 +126,27 @@ func TestSentinelDemotion(t *testing.T) {
 		return r.Servers[1].Client().Exists(t.Context(), c.Key.String()).Val() == 1
 	})
 	t.Logf("at the new master after %v", time.Since(began))
+}
+
+// TestReady waits for Sentinels and a Cluster that do not answer, and for those that do.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis-sentinel://main@127.0.0.1:1", "redis-cluster://127.0.0.1:1"} {
+		s := open(t, redisstore.Options{URL: url})
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Ready(short); !errors.Is(err, store.ErrUnsent) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+			t.Errorf("%s: got error %v, want one that says who did not answer", url, err)
+		}
+	}
+	c := redistest.StartCluster(t, redistest.Setup{}, 1, 0, false)
+	for _, url := range []string{"redis://127.0.0.1:1", c.URL()} {
+		s := open(t, redisstore.Options{URL: url, Timeout: patient})
+		if err := s.Ready(t.Context()); err != nil {
+			t.Errorf("%s: got error %v, want none", url, err)
+		}
+		if url == c.URL() {
+			take(t, s, charge(t, "a", bucket.Config{Hits: 1, Unit: bucket.Hour}), charge(t, "b", bucket.Config{Hits: 1, Unit: bucket.Hour}))
+		}
+	}
 }

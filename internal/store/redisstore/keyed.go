@@ -2,12 +2,19 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// laneFor returns the lane of a key that is no bucket's.
-func (s *Store) laneFor(key string) *lane {
+// readyWithin bounds how long what is no decision waits for a topology that is not known yet, as at the start.
+const readyWithin = time.Second
+
+// laneFor returns the lane of a key that is no bucket's, once it is known where the masters are.
+func (s *Store) laneFor(ctx context.Context, key string) *lane {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	_ = s.Ready(ctx) // what is sent nowhere says so itself
 	if s.cluster == nil {
 		return s.lanes.first()
 	}
@@ -18,7 +25,7 @@ func (s *Store) laneFor(key string) *lane {
 func (s *Store) do(ctx context.Context, l *lane, args ...any) (any, error) {
 	at, asking := l.node.Load(), false
 	if at == nil {
-		return nil, errNowhere
+		return nil, s.nowhere()
 	}
 	for hop := 0; ; hop++ {
 		cmd := redis.NewCmd(ctx, args...)

@@ -13,15 +13,15 @@ const (
 )
 
 // Secret returns the secret that all nodes on this Redis derive keys under, 32 random bytes, creating it if there is
-// none. It has no expiry: a new one is a new set of buckets. It waits no longer than ctx says, twice the timeout and
-// 50 ms for each of its two calls.
+// none. It has no expiry: a new one is a new set of buckets. It waits no longer than ctx says, a second for a
+// topology that is not known yet, and twice the timeout and 50 ms for each of its two calls.
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	fresh := make([]byte, secretLen)
 	_, _ = rand.Read(fresh) // never errs
-	if _, err := s.do(ctx, s.laneFor(secretKey), "setnx", secretKey, fresh); err != nil {
+	if _, err := s.do(ctx, s.laneFor(ctx, secretKey), "setnx", secretKey, fresh); err != nil {
 		return nil, fmt.Errorf("create the key secret in redis: %w", err)
 	}
-	reply, err := s.do(ctx, s.laneFor(secretKey), "get", secretKey)
+	reply, err := s.do(ctx, s.laneFor(ctx, secretKey), "get", secretKey)
 	if err != nil {
 		return nil, fmt.Errorf("read the key secret in redis: %w", err)
 	}

@@ -53,11 +53,12 @@ type Store struct {
 	logger  *slog.Logger
 	tuning  tuning
 
-	nodes   nodes
-	lanes   lanes
-	cluster *cluster // nil: one lane takes every key
-	notify  func()
-	stirred chan struct{} // capacity 1: look at the topology now
+	nodes    nodes
+	topology topology
+	lanes    lanes
+	cluster  *cluster // nil: one lane takes every key
+	notify   func()
+	stirred  chan struct{} // capacity 1: look at the topology now
 
 	idle    sync.Pool // of *call
 	closing chan struct{}
@@ -102,6 +103,7 @@ func open(o Options, tuning tuning) (*Store, error) {
 	if s.metrics, err = newMetrics(o.Registerer); err != nil {
 		return nil, errors.Join(err, s.closeConn())
 	}
+	s.topology.known = make(chan struct{})
 	s.idle.New = func() any { return newCall() }
 	s.nodes.open = s.dial
 	switch s.redis.Kind() {
@@ -111,6 +113,7 @@ func open(o Options, tuning tuning) (*Store, error) {
 		s.addLane("redis")
 	default:
 		s.addLane("redis").node.Store(s.nodes.get(s.redis.Addrs()[0]))
+		s.topology.once.Do(func() { close(s.topology.known) })
 	}
 	s.workers.Go(s.watch)
 	return s, nil

@@ -2,6 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/redisconn"
@@ -49,6 +52,9 @@ func (s *Store) watch() {
 		}
 		looked = time.Now()
 		changed := s.discover(ctx, down)
+		if s.topology.problem.Load() == nil {
+			s.topology.once.Do(func() { close(s.topology.known) })
+		}
 		var back bool
 		back, down = s.tryDown(ctx)
 		if (changed || back) && ctx.Err() == nil {
@@ -75,7 +81,7 @@ func (s *Store) discover(ctx context.Context, down bool) bool {
 	switch s.redis.Kind() {
 	case redisconn.Sentinel:
 		addr, err := s.redis.Master(ctx)
-		if err != nil {
+		if s.found(err); err != nil {
 			s.outage.report("sentinel", err)
 			return false
 		}
@@ -87,6 +93,48 @@ func (s *Store) discover(ctx context.Context, down bool) bool {
 		return s.cluster.refresh(ctx, down)
 	default:
 		return false
+	}
+}
+
+// topology is whether it is known where the masters are. Safe for concurrent use.
+type topology struct {
+	known   chan struct{} // closed once it is
+	once    sync.Once
+	problem atomic.Pointer[error] // why it could not be asked for last; nil: it could
+}
+
+// found notes how asking for the masters went. They are pointed to after the first answer, before anybody is told.
+func (s *Store) found(err error) {
+	if err != nil {
+		s.topology.problem.Store(&err)
+		return
+	}
+	s.topology.problem.Store(nil)
+}
+
+// nowhere returns the error of what has no master to go to.
+func (s *Store) nowhere() error {
+	if why := s.topology.problem.Load(); why != nil {
+		return fmt.Errorf("%w: %w", errNowhere, *why)
+	}
+	return errNowhere
+}
+
+// Ready waits until it is known where the masters are, or ctx ends: at once without Sentinels and Clusters. It does not ask
+// whether they answer.
+func (s *Store) Ready(ctx context.Context) error {
+	select {
+	case <-s.topology.known:
+		return nil
+	default:
+	}
+	select {
+	case <-s.topology.known:
+		return nil
+	case <-s.closing:
+		return unsent(errClosed)
+	case <-ctx.Done():
+		return unsent(s.nowhere())
 	}
 }
 
