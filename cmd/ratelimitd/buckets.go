@@ -72,7 +72,7 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 		}
 		x.close = func() error { return errors.Join(redis.Close(), conn.Close()) }
 		x.live, buckets = true, redis
-		if err := settle(cmd.Context(), redis); err != nil {
+		if err := locate(cmd.Context(), redis); err != nil {
 			return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
 		}
 		if !x.keyed {
@@ -89,8 +89,8 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 	return x, nil
 }
 
-// settle waits until it is known which servers hold the buckets.
-func settle(ctx context.Context, redis *redisstore.Store) error {
+// locate waits until it is known which servers hold the buckets.
+func locate(ctx context.Context, redis *redisstore.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if err := redis.Ready(ctx); err != nil {
