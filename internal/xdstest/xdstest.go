@@ -32,7 +32,7 @@ type ControlPlane struct {
 	mu       sync.Mutex // guards what follows
 	cache    cache.SnapshotCache
 	server   *grpc.Server
-	serving  chan error // what Serve returned
+	serving  chan struct{} // closed when the server has ended
 	requests []*discoveryv3.DiscoveryRequest
 	headers  []metadata.MD
 }
@@ -80,9 +80,12 @@ func (c *ControlPlane) Restart(tb testing.TB) {
 		},
 	}
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(c.server, server.NewServer(context.Background(), c.cache, callbacks))
-	s, serving := c.server, make(chan error, 1)
+	s, serving := c.server, make(chan struct{})
 	c.serving = serving
-	go func() { serving <- s.Serve(ln) }()
+	go func() {
+		defer close(serving)
+		_ = s.Serve(ln) // Stop ends it
+	}()
 }
 
 // Stop ends every stream, and closes the port.
