@@ -41,7 +41,8 @@ type sample struct {
 	counters              counters
 }
 
-func (r *run) sample() (s sample, err error) {
+// cpu fills in CPU times.
+func (r *run) cpu(s *sample) (err error) {
 	for _, p := range []struct {
 		pid int
 		cpu *time.Duration
@@ -50,14 +51,19 @@ func (r *run) sample() (s sample, err error) {
 			continue
 		}
 		if *p.cpu, err = CPUTime(p.pid); err != nil {
-			return s, err
+			return err
 		}
 	}
 	s.client, _ = CPUTime(os.Getpid()) // 0 where there is no /proc
+	return nil
+}
+
+// count fills in counters. Telling them costs the server CPU time, which is kept out of what is measured.
+func (r *run) count(s *sample) (err error) {
 	if r.load.Metrics != "" {
 		s.counters, err = readCounters(r.load.Metrics)
 	}
-	return s, err
+	return err
 }
 
 func (r *run) result(connections []*connection, took time.Duration, before, after sample) *Result {

@@ -71,8 +71,8 @@ func Run(ctx context.Context, l Load) (*Result, error) {
 	if err := wait(ctx, l.Warm, nil); err != nil {
 		return nil, err
 	}
-	before, err := r.sample()
-	if err != nil {
+	var before, after sample
+	if err := errors.Join(r.count(&before), r.cpu(&before)); err != nil {
 		return nil, err
 	}
 	r.measuring.Store(true)
@@ -81,12 +81,12 @@ func Run(ctx context.Context, l Load) (*Result, error) {
 	if duration == 0 {
 		duration = MaxDuration
 	}
-	err = wait(ctx, duration, r.enough)
+	err := wait(ctx, duration, r.enough)
 	took := r.now() - began
 	r.measuring.Store(false)
-	after, sampleErr := r.sample()
+	err = errors.Join(err, r.cpu(&after), r.count(&after))
 	r.stopping.Store(true)
-	return r.result(connections, took, before, after), errors.Join(err, sampleErr, broken(connections))
+	return r.result(connections, took, before, after), errors.Join(err, broken(connections))
 }
 
 // wait waits for a time, or until enough is closed.
