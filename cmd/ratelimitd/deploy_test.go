@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -92,6 +93,7 @@ func TestDeployedFlags(t *testing.T) {
 	a, err := app.New(app.Options{
 		Rules: rules, GRPCAddr: app.DefaultGRPCAddr, HTTPAddr: app.DefaultHTTPAddr,
 		AdminAddr: cmd.Flags().Lookup("admin-addr").Value.String(), AdminRemote: remote,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -47,9 +47,10 @@ func (r *reference) complete(cmd *cobra.Command, mode string, environ []string) 
 	}
 	r.env = env
 	c := completion{env, cmd.Flags()}
+	c.set("default-profile", "envoy", "CONFIG_TYPE")
 	c.ports()
 	c.logs()
-	if !c.changed("rules") && !c.changed("xds-server") {
+	if !c.changed("rules", "xds-server", "rules-from-redis") {
 		r.layout = c.rules()
 	}
 	c.limits()
@@ -63,7 +64,13 @@ type completion struct {
 	flags *pflag.FlagSet
 }
 
-func (c completion) changed(flag string) bool { return c.flags.Lookup(flag).Changed }
+// changed reports whether somebody has set one of the flags already.
+func (c completion) changed(flags ...string) bool {
+	return slices.ContainsFunc(flags, func(name string) bool {
+		f := c.flags.Lookup(name)
+		return f != nil && f.Changed
+	})
+}
 
 // set gives a flag a value that the variable says, unless somebody who is listened to more has set it.
 func (c completion) set(flag, value, variable string) {
@@ -113,7 +120,7 @@ func (c completion) ports() {
 
 	c.pass("max-connection-age", "GRPC_MAX_CONNECTION_AGE")
 	c.pass("max-connection-age-grace", "GRPC_MAX_CONNECTION_AGE_GRACE")
-	if !c.bool("GRPC_SERVER_USE_TLS") || c.changed("grpc-tls-cert") || c.changed("grpc-tls-key") {
+	if !c.bool("GRPC_SERVER_USE_TLS") || c.changed("grpc-tls-cert", "grpc-tls-key") {
 		return
 	}
 	for _, name := range []string{"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"} {
@@ -152,7 +159,6 @@ func (c completion) logs() {
 
 // rules says where the rules are: by a layout of files that it returns, or by flags.
 func (c completion) rules() *config.ReferenceLayout {
-	c.set("default-profile", "envoy", "CONFIG_TYPE")
 	c.set("allow-empty-rules", "true", "CONFIG_TYPE") // as the reference, which lets everything pass then
 	if !c.bool("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED") {
 		c.passTrue("start-without-rules", "FORCE_START_WITHOUT_INITIAL_CONFIG")
@@ -220,7 +226,7 @@ func (c completion) redis() {
 		c.wrong("BACKEND_TYPE", "%q: want redis", backend)
 		return
 	}
-	if c.changed("redis-url") || c.changed("redis-url-file") {
+	if c.changed("redis-url", "redis-url-file") {
 		return
 	}
 	if url := c.redisURL(); url != "" {

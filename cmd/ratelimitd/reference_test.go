@@ -275,11 +275,12 @@ func TestReferencePrecedence(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, name := range []string{"http-addr", "grpc-addr", "admin-addr", "drain-delay", "log-level", "stop-timeout"} {
+	for _, name := range []string{"http-addr", "grpc-addr", "admin-addr", "drain-delay", "log-level", "stop-timeout", "default-profile", "allow-empty-rules"} {
 		got[name] = cmd.Flags().Lookup(name).Value.String()
 	}
 	want := map[string]string{
 		"http-addr": "flag", "grpc-addr": "ours", "admin-addr": "127.0.0.1:3", "drain-delay": "1s", "log-level": "DEBUG", "stop-timeout": "10s",
+		"default-profile": "envoy", "allow-empty-rules": "false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

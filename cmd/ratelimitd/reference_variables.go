@@ -235,7 +235,7 @@ func (k kind) check(value string) error {
 		_, err = time.ParseDuration(value)
 		want = "a duration, as 30s or 1h30m"
 	case isPairs:
-		for _, item := range strings.Split(value, ",") {
+		for item := range strings.SplitSeq(value, ",") {
 			if !strings.Contains(item, ":") {
 				err, want = strconv.ErrSyntax, "key:value, comma-separated"
 			}

@@ -42,13 +42,13 @@ func (s *Server) sum() (sum [sumSize]byte) {
 // follow calls look soon after anything has changed beside the files, and now and then without: a volume of Kubernetes
 // replaces a link in their directory, not the files.
 func (s *Server) follow(ctx context.Context, look func()) {
-	var events chan fsnotify.Event
-	var errs chan error
+	var events <-chan fsnotify.Event
+	var lost <-chan error
 	if w, err := fsnotify.NewWatcher(); err != nil {
 		s.log.Warn("changes of the certificate are only seen when it is polled", "error", err)
 	} else {
 		defer w.Close()
-		events, errs = w.Events, w.Errors
+		events, lost = w.Events, w.Errors
 		for _, file := range s.files() {
 			if err := w.Add(filepath.Dir(file)); err != nil {
 				s.log.Warn("changes of the certificate are only seen when it is polled", "error", err)
@@ -65,7 +65,8 @@ func (s *Server) follow(ctx context.Context, look func()) {
 			return
 		case <-events:
 			settled.Reset(quiet)
-		case <-errs: // events were lost
+		case err := <-lost:
+			s.log.Warn("certificates are looked at, since events are lost", "error", err)
 			settled.Reset(quiet)
 		case <-settled.C:
 			look()

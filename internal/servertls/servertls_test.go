@@ -341,7 +341,7 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 
 func wantExpiry(t *testing.T, reg *prometheus.Registry, in time.Duration) {
 	t.Helper()
-	left := time.Unix(int64(gauge(t, reg, "ratelimitd_tls_certificate_expiry_timestamp_seconds")), 0).Sub(time.Now())
+	left := time.Until(time.Unix(int64(gauge(t, reg, "ratelimitd_tls_certificate_expiry_timestamp_seconds")), 0))
 	if left > in || left < in-time.Minute {
 		t.Errorf("the certificate ends in %v, want %v", left, in)
 	}
