@@ -166,9 +166,9 @@ func readUserinfo(s string) (login, error) {
 // readHost reads host, host:port or [IPv6]:port.
 func readHost(s, port string) (string, error) {
 	bad := errors.New("host: want host:port, with a port from 1 to 65535 and IPv6 in brackets")
-	host := s
-	if h, p, err := net.SplitHostPort(s); err == nil {
-		host, port = h, p
+	host, own, err := net.SplitHostPort(s)
+	if err == nil {
+		port = own
 	} else {
 		host = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 		if strings.Contains(host, ":") && host == s {

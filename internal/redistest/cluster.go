@@ -82,6 +82,7 @@ func (c *Cluster) each(all []*Server, ok func(nodes string) bool) bool {
 // ok reports whether every node finds the cluster well, and tells of every replica.
 func (c *Cluster) ok(all []*Server) bool {
 	for _, s := range all {
+		//nolint:staticcheck // what clients ask
 		slots, _ := s.Client().ClusterSlots(s.t.Context()).Result() // none on an error
 		told := 0
 		for _, r := range slots {

@@ -121,6 +121,7 @@ func TestStartSentinels(t *testing.T) {
 func TestStartCluster(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Setup{}, 3, 0, true)
+	//nolint:staticcheck // what clients ask
 	slots, err := c.Replicas[1].Client().ClusterSlots(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)

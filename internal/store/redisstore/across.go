@@ -198,8 +198,7 @@ func (s *Store) exchangeOnce(ctx context.Context, p phase, shares []*share) {
 		if q.err == nil {
 			q.err = s.await(ctx, q.call)
 		}
-		var late *store.Late
-		if errors.As(q.err, &late) {
+		if late, ok := errors.AsType[*store.Late](q.err); ok {
 			q.err = late.Unwrap() // what is heard of a part says nothing of the whole
 		}
 		if !q.call.abandoned() {
