@@ -23,7 +23,7 @@ func mustLimit(c bucket.Config) *bucket.Limit {
 
 // fallBack decides the charges that were not paid, each by its limit's failure mode. Those that buckets of this process
 // decide are one request there, which is refused whole if anything refuses the request that they are part of.
-func (l *Limiter) fallBack(ctx context.Context, charges []store.Charge, out []store.Decision, unsent chargeSet) error {
+func (l *Limiter) fallBack(ctx context.Context, charges []store.Charge, out []store.Decision, unsent chargeSet, late *store.Late) error {
 	ctx = context.WithoutCancel(ctx) // the caller's time may be over, but what is decided here does not wait
 	p := newPart()
 	defer p.free()
@@ -59,6 +59,7 @@ func (l *Limiter) fallBack(ctx context.Context, charges []store.Charge, out []st
 		p.copyTo(out)
 		if l.recent != nil {
 			l.recent.noteOwed(charges, out, &unsent, l.now())
+			l.grantedLate(charges, out, &unsent, late)
 		}
 	}
 	l.settle(ctx, charges, out)

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ type guardedCall struct {
 	timer   *time.Timer
 	done    chan struct{} // capacity 1: the store returned before the caller left
 	over    atomic.Bool   // set by the first of the two
+	late    *store.Late   // of a call that the caller has left
 }
 
 func newGuardedCall() any {
@@ -48,20 +50,29 @@ func (l *Limiter) guarded(ctx context.Context, charges []store.Charge, out []sto
 	select {
 	case <-g.done:
 	case <-g.timer.C:
-		if g.over.CompareAndSwap(false, true) {
-			return errLate // g is the goroutine's now
+		if late := g.leave(); late != nil {
+			return late // g is the goroutine's now
 		}
-		<-g.done
 	case <-ctx.Done():
-		if g.over.CompareAndSwap(false, true) {
-			return errLate
+		if late := g.leave(); late != nil {
+			return late
 		}
-		<-g.done
 	}
 	err := g.err
 	copy(out, g.out)
 	l.recycle(g)
 	return err
+}
+
+// leave returns the error of a caller that leaves, or nil if the store has returned before.
+func (g *guardedCall) leave() error {
+	late := store.NewLate(errLate)
+	g.late = late
+	if g.over.CompareAndSwap(false, true) {
+		return late
+	}
+	<-g.done
+	return nil
 }
 
 // runGuarded makes the call. A caller that leaves does not tear its request in two: only the timeout ends the call.
@@ -73,6 +84,7 @@ func (l *Limiter) runGuarded(ctx context.Context, g *guardedCall) {
 	if g.over.CompareAndSwap(false, true) {
 		g.done <- struct{}{}
 	} else {
+		g.late.End(slices.Clone(g.out), g.err)
 		l.recycle(g)
 	}
 }
@@ -80,6 +92,6 @@ func (l *Limiter) runGuarded(ctx context.Context, g *guardedCall) {
 func (l *Limiter) recycle(g *guardedCall) {
 	g.timer.Stop()
 	clear(g.charges) // of pointers to limits
-	g.err = nil
+	g.err, g.late = nil, nil
 	l.calls.Put(g)
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/store"
@@ -84,21 +85,63 @@ func (l *Limiter) addOwed(ctx context.Context, p *part, charges []store.Charge, 
 			continue
 		}
 		c := &charges[i]
-		set, mu := l.recent.lock(&c.Key)
-		owed := int64(0)
-		if e := find(set, &c.Key); e != nil {
-			owed = l.recent.collect(e)
+		all := l.recent.handOver(&c.Key, l.now())
+		if all == 0 {
+			continue
 		}
-		mu.Unlock()
-		if owed > 0 {
-			owed = min(owed, l.missingHere(ctx, c))
+		owed := min(all, l.missingHere(ctx, c))
+		l.recent.travels.add(&c.Key, owed-all, 0, l.now())
+		if owed == 0 {
+			l.recent.travels.arrived(&c.Key, 0)
+			continue
 		}
-		if owed > 0 {
-			p.add(-1, store.Charge{
-				Key: c.Key, Limit: c.Limit, Policy: c.Policy, Hits: owed,
-				Vote: store.VoteNone, Book: store.BookAlways, // as much of it as there is, whatever becomes of the request
-			})
+		p.add(-1, store.Charge{
+			Key: c.Key, Limit: c.Limit, Policy: c.Policy, Hits: owed,
+			Vote: store.VoteNone, Book: store.BookAlways, // as much of it as there is, whatever becomes of the request
+		})
+	}
+}
+
+// handOver returns what is owed on a bucket, which is then on its way and owed no more.
+func (r *recent) handOver(key *store.Key, now time.Duration) int64 {
+	set, mu := r.lock(key)
+	defer mu.Unlock()
+	e := find(set, key)
+	if e == nil || e.owed == 0 {
+		return 0
+	}
+	r.travels.add(key, e.owed, 1, now) // before it is owed no more: nobody may see neither
+	return r.collect(e)
+}
+
+// grantedLate notes what was granted here of charges whose call is still under way.
+func (l *Limiter) grantedLate(charges []store.Charge, out []store.Decision, unsent *chargeSet, late *store.Late) {
+	if late == nil {
+		return
+	}
+	var granted []store.Charge
+	for i := range charges {
+		if d := &out[i]; d.Origin == store.FromLocal && d.Granted > 0 && !unsent.has(i) {
+			c := charges[i]
+			c.Hits = d.Granted
+			l.recent.travels.add(&c.Key, c.Hits, 1, l.now())
+			granted = append(granted, c)
 		}
+	}
+	if len(granted) > 0 {
+		late.Then(func(_ []store.Decision, err error) { l.arrived(granted, errors.Is(err, store.ErrUnsent)) })
+	}
+}
+
+// arrived notes that hits granted here, which were on their way, have come to the store as far as they ever will. If they
+// surely have not, they are owed.
+func (l *Limiter) arrived(granted []store.Charge, unsent bool) {
+	for i := range granted {
+		c := &granted[i]
+		if unsent {
+			l.recent.owe(c, c.Hits, l.now())
+		}
+		l.recent.travels.arrived(&c.Key, c.Hits)
 	}
 }
 

@@ -117,11 +117,11 @@ func (l *Limiter) Take(ctx context.Context, charges []store.Charge, out []store.
 		l.metrics.denied.Inc()
 		return nil
 	}
-	paid, unsent := l.pay(ctx, charges, out, sent)
+	paid, unsent, late := l.pay(ctx, charges, out, sent)
 	if paid {
 		return nil
 	}
-	return l.fallBack(ctx, charges, out, unsent)
+	return l.fallBack(ctx, charges, out, unsent, late)
 }
 
 // moved notes a transition of a shard's breaker.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,33 +28,36 @@ func paidHere(c *store.Charge) bool {
 func kept(c *store.Charge) bool { return paidHere(c) || c.Key.Provisional() }
 
 // pay has the store take what it can and reports whether that was everything. If not, out says Unavailable where it was
-// not, and unsent are the charges that were surely not applied.
-func (l *Limiter) pay(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet) {
-	whole := (l.shards == nil || l.shards.open.Load() == 0) && !l.owing(sent)
+// not, unsent are the charges that were surely not applied, and late, unless it is nil, will tell of the others.
+func (l *Limiter) pay(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet, late *store.Late) {
+	whole := (l.shards == nil || l.shards.open.Load() == 0) && !l.owing(sent) && !l.travelling()
 	for i := range charges {
 		whole = whole && !kept(&charges[i])
 	}
 	if !whole {
 		return l.paySome(ctx, charges, out, sent)
 	}
-	switch l.call(ctx, charges, out, sent) {
+	o, late := l.call(ctx, charges, 0, out, sent)
+	switch o {
 	case paidWhole:
-		return true, unsent
+		return true, unsent, nil
 	case notSent:
-		return false, allCharges
+		return false, allCharges, nil
 	default:
-		return false, unsent
+		return false, unsent, late
 	}
 }
 
 // paySome is pay where some charges are not to be sent at all, or others than the request's are.
-func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet) {
+func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) (paid bool, unsent chargeSet, late *store.Late) {
 	p := newPart()
 	defer p.free()
 	var absent votes
+	var w wait
+	defer w.end()
 	for i := range charges {
 		c := &charges[i]
-		if kept(c) || l.shards != nil && l.shards.isOpen(c) {
+		if kept(c) || l.shards != nil && l.shards.isOpen(c) || !w.until(ctx, l, c, sent) {
 			out[i] = store.Unpaid(c)
 			absent.add(c.Vote)
 			unsent.add(i)
@@ -69,18 +73,15 @@ func (l *Limiter) paySome(ctx context.Context, charges []store.Charge, out []sto
 		}
 	}
 	if len(p.charges) == owed {
-		return false, unsent
+		return false, unsent, nil
 	}
 	p.abstain(&absent)
-	o := l.call(ctx, p.charges, p.out, sent)
+	o, late := l.call(w.context(ctx, l, sent), p.charges, owed, p.out, sent)
 	p.copyTo(out)
 	if o == notSent {
-		for k := range owed {
-			l.recent.owe(&p.charges[k], p.charges[k].Hits, sent)
-		}
 		unsent = allCharges
 	}
-	return o == paidWhole && unsent == chargeSet{}, unsent
+	return o == paidWhole && unsent == chargeSet{}, unsent, late
 }
 
 // What became of a call of the store.
@@ -92,13 +93,15 @@ const (
 	notSent           // none was, for sure
 )
 
-// call calls the store once, tells the breakers how it went and remembers what the store said.
-func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.Decision, sent time.Duration) outcome {
+// call calls the store once, tells the breakers how it went and remembers what the store said, or says later: then it
+// returns what will tell so. The first charges, owed of them, hand over what was granted here.
+func (l *Limiter) call(ctx context.Context, charges []store.Charge, owed int, out []store.Decision, sent time.Duration) (outcome, *store.Late) {
 	if l.inFlight.Add(1) > l.most {
 		l.inFlight.Add(-1)
 		l.metrics.saturated.Inc()
 		leaveUnpaid(charges, out)
-		return notSent
+		l.arrived(charges[:owed], true)
+		return notSent, nil
 	}
 	var err error
 	if l.ownTimer {
@@ -116,17 +119,47 @@ func (l *Limiter) call(ctx context.Context, charges []store.Charge, out []store.
 	if l.shards != nil && !cutShort {
 		l.shards.report(charges, out, at)
 	}
+	if late := lateOf(err); late != nil {
+		l.listen(late, charges, owed, sent)
+		return perhaps, late
+	}
+	unsent := err != nil && errors.Is(err, store.ErrUnsent)
+	l.arrived(charges[:owed], unsent)
 	if l.recent != nil {
 		l.recent.note(charges, out, sent, at)
 	}
 	switch {
 	case err == nil:
-		return paidWhole
-	case errors.Is(err, store.ErrUnsent):
-		return notSent
+		return paidWhole, nil
+	case unsent:
+		return notSent, nil
 	default:
-		return perhaps
+		return perhaps, nil
 	}
+}
+
+// lateOf returns what will tell of a call that ended with err; nil if nothing will.
+func lateOf(err error) *store.Late {
+	if err == nil {
+		return nil
+	}
+	var late *store.Late
+	errors.As(err, &late)
+	return late
+}
+
+// listen remembers what the store says of charges when their caller has left.
+func (l *Limiter) listen(late *store.Late, charges []store.Charge, owed int, sent time.Duration) {
+	if l.recent == nil {
+		return
+	}
+	charges = slices.Clone(charges)
+	late.Then(func(out []store.Decision, err error) {
+		l.arrived(charges[:owed], errors.Is(err, store.ErrUnsent))
+		if err == nil {
+			l.recent.note(charges, out, sent, l.now())
+		}
+	})
 }
 
 func anyUnpaid(out []store.Decision) bool {

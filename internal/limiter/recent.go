@@ -32,6 +32,8 @@ type recent struct {
 	owing  atomic.Int64             // entries that owe the store something
 	due    atomic.Int64             // until when they do
 
+	travels travels
+
 	givesBack bool // the store may give hits back on any bucket
 }
 
@@ -161,7 +163,8 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	defer mu.Unlock()
 	e := r.place(set, &c.Key, at)
 	same := e.limit != nil && sameNumbers(e.limit, c.Limit)
-	remaining := d.Remaining
+	// What is on its way there is to come off it.
+	remaining := max(0, d.Remaining-r.travels.hits(&c.Key))
 	if same && e.at > sent { // both were under way at the same time: nobody knows which came last
 		remaining = min(remaining, e.remaining)
 	}

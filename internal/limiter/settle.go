@@ -47,7 +47,7 @@ func (l *Limiter) settle(ctx context.Context, charges []store.Charge, out []stor
 // correct tells the store.
 func (l *Limiter) correct(ctx context.Context, owed []store.Charge) {
 	defer l.settling.Add(-1)
-	if l.call(ctx, owed, make([]store.Decision, len(owed)), l.now()) != paidWhole {
+	if o, _ := l.call(ctx, owed, 0, make([]store.Decision, len(owed)), l.now()); o != paidWhole {
 		l.metrics.unsettled.Inc()
 	}
 }

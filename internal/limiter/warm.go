@@ -44,8 +44,8 @@ func (l *Limiter) drawDown(ctx context.Context, c *store.Charge, level, owed int
 	if d[0].Remaining <= level {
 		return
 	}
-	charge[0].Hits = d[0].Remaining - level
-	_ = l.local.Take(ctx, charge[:], d[:]) // what cannot be taken now is drawn down at the next charge's turn, or never needed
+	charge[0].Hits, charge[0].AtLeast = d[0].Remaining-level, 1 // somebody may take some of it at this moment
+	_ = l.local.Take(ctx, charge[:], d[:])                      // what cannot be taken now is drawn down at the next charge's turn, or never needed
 }
 
 // localLevel returns the hits that the local bucket under part, a node's part of e's limit, may hold now: the node's part of

@@ -1,6 +1,9 @@
 package store
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Late is the error of a Take that returned without an answer while its request was under way: a caller's time was over.
 // What became of the request may still be heard of, by Then. Safe for concurrent use; made by NewLate.
@@ -23,8 +26,8 @@ func (l *Late) Error() string { return l.why.Error() }
 func (l *Late) Unwrap() error { return l.why }
 
 // Then has f called once with what Take would have written and returned, had its caller waited: at once if that is known,
-// else by the goroutine that learns it. So f must be quick, and it keeps the decisions as they are. They hold if err is nil
-// only. A store that loses its connection says so by err; one that never hears anything never calls f.
+// else by the goroutine that learns it, which calls the latest f first. So f must be quick, and it keeps the decisions as
+// they are. They hold if err is nil only. A store that loses its connection says so by err; one that never hears anything never calls f.
 func (l *Late) Then(f func(out []Decision, err error)) {
 	l.mu.Lock()
 	if !l.ended {
@@ -43,7 +46,7 @@ func (l *Late) End(out []Decision, err error) {
 	then := l.then
 	l.then = nil
 	l.mu.Unlock()
-	for _, f := range then {
+	for _, f := range slices.Backward(then) {
 		f(out, err)
 	}
 }
