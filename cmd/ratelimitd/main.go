@@ -120,7 +120,7 @@ Data goes to standard output, everything else to standard error. Exit codes:
 	}
 	root.PersistentFlags().String("config", "", "read settings from this YAML `file`: flag names and their values")
 	root.AddCommand(serveCommand(), checkCommand(), explainCommand(), keyCommand(), callCommand(), testCommand(),
-		benchCommand(), sizeCommand(), versionCommand())
+		benchCommand(), sizeCommand(), rulesCommand(), overrideCommand(), grantCommand(), auditCommand(), nodesCommand(), versionCommand())
 	return root
 }
 

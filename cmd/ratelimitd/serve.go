@@ -43,7 +43,8 @@ func serveCommand() *cobra.Command {
 Three ports are opened:
   gRPC   Envoy's RateLimitService v3, and health (for "" and "ratelimit")
   HTTP   /json (the same service as JSON), /healthcheck and /readyz
-  admin  /metrics, /rlconfig, /config and /debug/pprof/, on loopback only
+  admin  /metrics, /rlconfig, /config, /debug/pprof/ and the service behind the
+         commands rules, override, grant, audit and nodes, on loopback only
 
 Without --redis-url, buckets are kept in the memory of this process: right for one
 process and for trying things. With it, all processes on one Redis share their
@@ -89,6 +90,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.BoolVar(&o.StartWithoutRules, "start-without-rules", false, "say \"serving\" before there are rules; until then calls are answered with an error")
 	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none")
 	choiceVar(flags, &f.profile, "default-profile", "whose answers files give that name no profile: ours, or the reference service's", "native", "envoy")
+	flags.BoolVar(&o.RulesFromRedis, "rules-from-redis", false, "take the rules that people publish in the Redis of --redis-url instead; see ratelimitd rules")
 	flags.StringVar(&o.GRPCAddr, "grpc-addr", app.DefaultGRPCAddr, "`address` of the gRPC port; unix:///path for a socket")
 	flags.StringVar(&f.tls.CertFile, "grpc-tls-cert", "", "PEM `file` of the gRPC port's certificate, with --grpc-tls-key; both are read again when they change")
 	flags.StringVar(&f.tls.KeyFile, "grpc-tls-key", "", "PEM `file` of its key")
@@ -98,8 +100,11 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.DurationVar(&o.MaxConnectionAge, "max-connection-age", 30*time.Minute, "how old a gRPC connection may become, so that callers spread over new processes")
 	flags.DurationVar(&o.MaxConnectionAgeGrace, "max-connection-age-grace", 10*time.Second, "how long its calls in flight may take after that")
 	flags.StringVar(&o.HTTPAddr, "http-addr", app.DefaultHTTPAddr, "`address` of the HTTP port")
-	flags.StringVar(&o.AdminAddr, "admin-addr", app.DefaultAdminAddr, "`address` of the admin port, which asks for no password")
-	flags.BoolVar(&o.AdminRemote, "admin-remote", false, "allow an --admin-addr that other machines can reach")
+	flags.StringVar(&o.AdminAddr, "admin-addr", app.DefaultAdminAddr, "`address` of the admin port: loopback, unless callers must show a token")
+	flags.StringVar(&o.AdminTokenFile, "admin-token-file", "", "the `file` that holds the token that editors show to the admin port")
+	flags.StringVar(&o.AdminViewerTokenFile, "admin-viewer-token-file", "", "the `file` that holds the token of viewers")
+	flags.StringSliceVar(&o.AdminHosts, "admin-host", nil, "`names` by which the admin port may be called, besides addresses and localhost")
+	flags.BoolVar(&o.AdminRemote, "admin-remote", false, "without a token, let other machines read the pages of the admin port, and those alone")
 	f.redis.addTo(cmd, "share buckets in")
 	flags.DurationVar(&o.RedisTimeout, "redis-timeout", app.DefaultRedisTimeout, "how long a decision waits for Redis")
 	flags.StringVar(&f.keySecretFile, "key-secret-file", "", "derive bucket keys with the bytes of this `file`, 16 or more, the same for all processes; without it they share one that is kept in Redis")

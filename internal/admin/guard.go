@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	v1 "github.com/ratelimitd/ratelimitd/api/proto/ratelimitd/v1"
@@ -75,6 +77,14 @@ func Guard(a Access, log *slog.Logger, h http.Handler) http.Handler {
 
 func refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, code int, why string) {
 	log.Warn("admin call refused", "path", r.URL.Path, "method", r.Method, "peer", r.RemoteAddr, "status", code, "why", why)
+	if calls := connect.NewErrorWriter(); calls.IsSupported(r) {
+		kind := connect.CodePermissionDenied
+		if code == http.StatusUnauthorized {
+			kind = connect.CodeUnauthenticated
+		}
+		_ = calls.Write(w, r, connect.NewError(kind, errors.New(why))) // the caller's connection is all that can fail
+		return
+	}
 	http.Error(w, why, code)
 }
 

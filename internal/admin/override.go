@@ -42,6 +42,7 @@ func (s *Server) SetOverride(ctx context.Context, r *v1.SetOverrideRequest) (*v1
 	if err != nil {
 		return nil, fail(err)
 	}
+	s.o.Overrides.Await(ctx, e.Seq)
 	return &v1.SetOverrideResponse{Override: overrideProto(set), Sequence: e.Seq}, nil
 }
 
@@ -110,6 +111,7 @@ func (s *Server) RemoveOverride(ctx context.Context, r *v1.RemoveOverrideRequest
 	if err != nil {
 		return nil, fail(err)
 	}
+	s.o.Overrides.Await(ctx, e.Seq)
 	return &v1.RemoveOverrideResponse{Sequence: e.Seq}, nil
 }
 

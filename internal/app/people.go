@@ -20,6 +20,9 @@ import (
 // overridesFile holds the last overrides that were read from Redis, in the state directory.
 const overridesFile = "overrides.json"
 
+// reportChanges is how soon other nodes hear that something has changed here.
+const reportChanges = time.Second
+
 // people is what the process has for those who change things while it runs. The zero value has nothing.
 type people struct {
 	ledger    *ledger.Ledger // nil: nothing can be kept, and unkept says why
@@ -121,20 +124,25 @@ func (a *App) startPeople() {
 
 // report tells the other nodes which versions this one has.
 func (a *App) report(ctx context.Context) {
-	t := time.NewTimer(0)
+	t := time.NewTicker(reportChanges)
 	defer t.Stop()
-	for {
+	var last ledger.Report
+	for due := time.Now(); ; {
+		st := a.rules.Status()
+		r := ledger.Report{
+			Build: a.o.Build.Version, Hash: st.Hash, Origin: st.Origin, OriginVersion: st.OriginVersion, Error: st.Error,
+			Seq: a.people.overrides.Seq(),
+		}
+		if now := time.Now(); r != last || !now.Before(due) {
+			last, due = r, now.Add(ledger.ReportEvery)
+			if a.people.ledger.Report(ctx, r) != nil {
+				last = ledger.Report{} // again soon
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		st := a.rules.Status()
-		// One that is missed is made up for by the next.
-		_ = a.people.ledger.Report(ctx, ledger.Report{
-			Build: a.o.Build.Version, Hash: st.Hash, Origin: st.Origin, OriginVersion: st.OriginVersion, Error: st.Error,
-			Seq: a.people.overrides.Seq(),
-		})
-		t.Reset(ledger.ReportEvery)
 	}
 }

@@ -20,6 +20,12 @@ import (
 // fieldPrefix begins the fields of overrides in the ledger; the rest of a field is the ID.
 const fieldPrefix = "override/"
 
+// A ledger that does not answer must not hold up what runs out next.
+const (
+	sweepTimeout = time.Second
+	sweepRetry   = 5 * time.Second
+)
+
 // ErrUnknown says that there is no such override, or no longer.
 var ErrUnknown = errors.New("no such override")
 
@@ -49,7 +55,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	all     []*Override // as the ledger has them, in the order of their IDs
-	seq     int64       // of the ledger's state that they are from
+	seq     int64       // of the ledger's state that was applied last
 	current []*Override // those that have not run out
 	applied bool
 }
@@ -95,6 +101,22 @@ func (k *Keeper) Seq() int64 {
 	return k.seq
 }
 
+// Await blocks until this node has acted on an entry of the audit log, for a second at most: whoever made a change finds it
+// in force where it was made.
+func (k *Keeper) Await(ctx context.Context, seq int64) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for k.Seq() < seq {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // Run keeps the overrides current until ctx ends: it follows the ledger, ends those that have run out to the moment, and
 // has the audit log say of each of them, once, that it has.
 func (k *Keeper) Run(ctx context.Context) {
@@ -127,8 +149,11 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-t.C:
 			k.apply()
 		}
-		k.sweep(ctx)
-		t.Reset(k.untilEnd())
+		wait := k.untilEnd()
+		if !k.sweep(ctx) {
+			wait = min(wait, sweepRetry)
+		}
+		t.Reset(wait)
 	}
 }
 
@@ -149,9 +174,12 @@ func (k *Keeper) learn(st ledger.State, keep bool) {
 		all = append(all, o)
 	}
 	k.mu.Lock()
-	k.all, k.seq = all, st.Seq
+	k.all = all
 	k.mu.Unlock()
 	k.apply()
+	k.mu.Lock()
+	k.seq = st.Seq
+	k.mu.Unlock()
 	if keep && k.o.Keep != nil {
 		text, err := json.Marshal(kept)
 		if err == nil {
@@ -193,8 +221,10 @@ func (k *Keeper) untilEnd() time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// sweep has the ledger forget those that have run out; one of all nodes does it.
-func (k *Keeper) sweep(ctx context.Context) {
+// sweep has the ledger forget those that have run out; one of all nodes does it. It reports whether the ledger answered.
+func (k *Keeper) sweep(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
 	k.mu.Lock()
 	all, now := k.all, k.now()
 	k.mu.Unlock()
@@ -214,10 +244,11 @@ func (k *Keeper) sweep(ctx context.Context) {
 		})
 		if err != nil && !errors.Is(err, ErrUnknown) && ctx.Err() == nil {
 			// It no longer applies, here or anywhere; only the log lacks it, until the next sweep.
-			k.log.Warn("the audit log was not told that an override has run out", "id", o.ID, "error", err)
-			return
+			k.log.Warn("the audit log was not told that an override has run out, trying on", "id", o.ID, "error", err)
+			return false
 		}
 	}
+	return ctx.Err() == nil
 }
 
 // Set keeps an override, in place of one with the same target, and returns it as it is kept. If it returns nil, all
