@@ -243,8 +243,11 @@ func checkField(t *testing.T, value string, s *engine.Status, param string, want
 
 func TestPoliciesAreBounded(t *testing.T) {
 	t.Parallel()
-	var p policies
-	for i := range 3 * maxPolicies {
+	p := policies{known: make(map[policyKey]policy)}
+	for i := range maxPolicies - 5 {
+		p.known[policyKey{requests: uint32(i)}] = policy{}
+	}
+	for i := range 10 {
 		s := &engine.Status{Path: strings.Repeat("k", 1<<10), Requests: uint32(i), Unit: bucket.Minute}
 		if got, want := p.of(s), newPolicy(policyKey{name: s.Path, requests: uint32(i), unit: bucket.Minute}); got != want {
 			t.Fatalf("policy %d: got %+v, want %+v", i, got, want)

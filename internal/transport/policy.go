@@ -29,8 +29,9 @@ type policyKey struct {
 	multiplier uint32
 }
 
-// maxPolicies bounds the table of policies: rules are few, but requests may bring limits of their own.
-const maxPolicies = 4096
+// maxPolicies bounds the table of policies, some 300 bytes each: more than a large deployment has rules, since with fewer than
+// those each request would make its policy anew; but requests may bring limits of their own.
+const maxPolicies = 1 << 17
 
 // policies remembers the policies of limits, which are the dear part of the headers and change only with the rules. Its
 // zero value is empty and ready. Safe for concurrent use.
