@@ -38,7 +38,7 @@ func (a *App) newLedger() {
 	if err != nil {
 		host = "unknown"
 	}
-	o := ledger.Options{Node: fmt.Sprintf("%s/%d", host, os.Getpid()), Poll: a.o.Reconcile, Heard: a.forget}
+	o := ledger.Options{Node: fmt.Sprintf("%s/%d", host, os.Getpid()), Space: a.o.KeySpace, Poll: a.o.Reconcile, Heard: a.forget}
 	switch {
 	case a.conn != nil:
 		client := a.conn.Client()

@@ -2,7 +2,9 @@ package app_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +92,43 @@ func TestOverrideOnEveryNode(t *testing.T) {
 			// Two were spent before, and one since; so the raised limit is spent too.
 			wantCodes(t, there, "api", "x", over)
 		})
+	}
+}
+
+// The service answers JSON by POST, and by GET what has no side effects.
+func TestAdminJSON(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, windowRules)
+	o.StateDir = t.TempDir()
+	a := start(t, o)
+	url := "http://" + a.Addr("admin").String() + "/ratelimitd.v1.AdminService/"
+	read := func(resp *http.Response, err error) (int, string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	const asked = `{"request": "shop | [api=x]"}`
+	if code, body := read(http.Post(url+"Explain", "application/json", strings.NewReader(asked))); code != http.StatusOK || !strings.Contains(body, `"remaining":2`) {
+		t.Errorf("explain by POST: got %d %s", code, body)
+	}
+	query := "?connect=v1&encoding=json&message=" + neturl.QueryEscape(asked)
+	if code, body := read(http.Get(url + "Explain" + query)); code != http.StatusOK || !strings.Contains(body, `"remaining":2`) {
+		t.Errorf("explain by GET: got %d %s", code, body)
+	}
+	if code, body := read(http.Get(url + "GrantHits" + query)); code != http.StatusMethodNotAllowed {
+		t.Errorf("grant by GET: got %d %s", code, body)
+	}
+	if code, body := read(http.Post(url+"SetOverride", "application/json", strings.NewReader(
+		`{"override": {"rule": "shop.api", "action": "ACTION_LIMIT", "requests": 5}, "ttl": "3600s"}`,
+	))); code != http.StatusBadRequest || !strings.Contains(body, "author: want who is responsible") || !strings.Contains(body, "reason: want why") {
+		t.Errorf("an override by nobody: got %d %s", code, body)
 	}
 }
 

@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -197,5 +199,52 @@ func TestOverridesDoNotAllocate(t *testing.T) {
 		}); got > 0 {
 			t.Errorf("%s: got %v allocations, want 0", request, got)
 		}
+	}
+}
+
+// Overrides change, and rules too, while requests are decided: each answer is one of those that some state gives.
+func TestOverridesChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	yaml := "domain: shop\ndescriptors: [{key: api, rate_limit: {name: api, unit: year, requests_per_unit: %d, algorithm: fixed_window}}]"
+	rules := new(snapshots)
+	one, two := loadRules(t, fmt.Sprintf(yaml, 1_000_000)), loadRules(t, fmt.Sprintf(yaml, 2_000_000))
+	rules.Store(one)
+	e := newEngine(t, "", engine.Options{Snapshots: rules})
+	raised := []*override.Override{prepared(t, override.Override{Rule: "shop.api", Action: override.Limit, Requests: 3_000_000})}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			v, req := new(engine.Verdict), parse(t, "shop | [api=x]")
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := e.Decide(context.Background(), req, v); err != nil {
+					t.Error(err)
+					return
+				}
+				if n := v.Statuses[0].Requests; v.Over || n != 1_000_000 && n != 2_000_000 && n != 3_000_000 {
+					t.Errorf("got over %v of %d", v.Over, n)
+					return
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		if e.SetOverrides(nil); i%2 == 0 {
+			e.SetOverrides(raised)
+		}
+		if rules.Store(one); i%3 == 0 {
+			rules.Store(two)
+		}
+	}
+	close(done)
+	wg.Wait()
+	e.SetOverrides(raised)
+	if n := decide(t, e, "shop | [api=y]").Statuses[0].Requests; n != 3_000_000 {
+		t.Errorf("in the end: got a limit of %d, want 3,000,000", n)
 	}
 }

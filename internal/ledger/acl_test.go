@@ -27,7 +27,7 @@ func TestRedisACL(t *testing.T) {
 	}
 	server := redistest.Start(t)
 	args := []any{"acl", "setuser", "ratelimitd", "on", ">password"}
-	for _, word := range strings.Fields(string(base[1]) + " " + string(more[1])) {
+	for word := range strings.FieldsSeq(string(base[1]) + " " + string(more[1])) {
 		args = append(args, word)
 	}
 	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {

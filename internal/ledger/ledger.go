@@ -45,9 +45,10 @@ type backend interface {
 
 // Options configures a Ledger. The zero value is usable.
 type Options struct {
-	Node string           // names this process in entries
-	Poll time.Duration    // how often Watch looks although nobody told it to; 0: 30 s
-	Now  func() time.Time // nil: time.Now
+	Node  string           // names this process in entries
+	Space string           // in Redis: keeps ledgers of several deployments apart; "" is one like any other
+	Poll  time.Duration    // how often Watch looks although nobody told it to; 0: 30 s
+	Now   func() time.Time // nil: time.Now
 
 	// Heard is called whenever another process, or this one, has made a change or announced something, and when it may
 	// have been missed. It must not block. nil: nobody listens.

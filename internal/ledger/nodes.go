@@ -77,17 +77,15 @@ func (l *Ledger) Reports(ctx context.Context) ([]Report, error) {
 	return out, nil
 }
 
-const nodesKey = "rl1:{audit}:nodes" // a hash: node → report
-
 func (b *redisBackend) report(ctx context.Context, node, text string) error {
-	if err := b.c.HSet(ctx, nodesKey, node, text).Err(); err != nil {
+	if err := b.c.HSet(ctx, b.keys.nodes, node, text).Err(); err != nil {
 		return fmt.Errorf("report to Redis: %w", err)
 	}
 	return nil
 }
 
 func (b *redisBackend) reports(ctx context.Context) (map[string]string, error) {
-	texts, err := b.c.HGetAll(ctx, nodesKey).Result()
+	texts, err := b.c.HGetAll(ctx, b.keys.nodes).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read nodes in Redis: %w", err)
 	}
@@ -95,5 +93,5 @@ func (b *redisBackend) reports(ctx context.Context) (map[string]string, error) {
 }
 
 func (b *redisBackend) bury(ctx context.Context, nodes []string) error {
-	return b.c.HDel(ctx, nodesKey, nodes...).Err()
+	return b.c.HDel(ctx, b.keys.nodes, nodes...).Err()
 }

@@ -12,15 +12,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The keys, all in one slot of a cluster. They have no time to live: under an eviction policy of volatile-* they stay.
-const (
-	stateKey = "rl1:{audit}:state" // a hash: the fields, and the head
-	logKey   = "rl1:{audit}:log"   // a list of entries
-	blobsKey = "rl1:{audit}:blobs" // a hash: digest → value
-	channel  = "rl1:{audit}"       // something is said here after every change
+// headField is the field of the state that holds seq and hash of the last entry.
+const headField = "head"
 
-	headField = "head" // of the state: seq and hash of the last entry
-)
+// keys are a ledger's, all in one slot of a cluster. They have no time to live: under an eviction policy of volatile-*
+// they stay.
+type keys struct {
+	state   string // a hash: the fields, and the head
+	log     string // a list of entries
+	blobs   string // a hash: digest → value
+	nodes   string // a hash: node → report
+	channel string // something is said here after every change
+}
+
+// newKeys returns the keys of a space; one without a name has the plain ones.
+func newKeys(space string) keys {
+	tag := "rl1:{audit}"
+	if space != "" {
+		tag = "rl1:{audit-" + Digest(space)[:12] + "}"
+	}
+	return keys{state: tag + ":state", log: tag + ":log", blobs: tag + ":blobs", nodes: tag + ":nodes", channel: tag}
+}
 
 // maxEntries is how many entries of the log are kept in Redis; older ones go. A thousand bytes each.
 const maxEntries = 100_000
@@ -37,12 +49,13 @@ func NewRedis(c redis.UniversalClient, o Options) *Ledger {
 }
 
 func newRedis(c redis.UniversalClient, keep int64, o Options) *Ledger {
-	l := newLedger(&redisBackend{c, keep}, o)
+	l := newLedger(&redisBackend{newKeys(o.Space), c, keep}, o)
 	l.keep = keep
 	return l
 }
 
 type redisBackend struct {
+	keys
 	c    redis.UniversalClient
 	keep int64 // entries
 }
@@ -50,7 +63,7 @@ type redisBackend struct {
 func (b *redisBackend) close() error { return nil }
 
 func (b *redisBackend) state(ctx context.Context) (State, error) {
-	fields, err := b.c.HGetAll(ctx, stateKey).Result()
+	fields, err := b.c.HGetAll(ctx, b.keys.state).Result()
 	if err != nil {
 		return State{}, fmt.Errorf("read settings in Redis: %w", err)
 	}
@@ -59,7 +72,7 @@ func (b *redisBackend) state(ctx context.Context) (State, error) {
 		delete(fields, headField)
 		seq, hash, _ := strings.Cut(head, " ")
 		if st.Seq, err = strconv.ParseInt(seq, 10, 64); err != nil || hash == "" {
-			return State{}, fmt.Errorf("settings in Redis: head %q of %s: want a number and a hash", head, stateKey)
+			return State{}, fmt.Errorf("settings in Redis: head %q of %s: want a number and a hash", head, b.keys.state)
 		}
 		st.Hash = hash
 	}
@@ -89,7 +102,7 @@ func (b *redisBackend) commit(ctx context.Context, e *Entry, c *Change) (bool, e
 	for _, digest := range c.Drop {
 		args = append(args, digest)
 	}
-	done, err := commitScript.Run(ctx, b.c, []string{stateKey, logKey, blobsKey}, args...).Int()
+	done, err := commitScript.Run(ctx, b.c, []string{b.keys.state, b.keys.log, b.keys.blobs}, args...).Int()
 	if err != nil {
 		return false, fmt.Errorf("change settings in Redis: %w", err)
 	}
@@ -100,13 +113,13 @@ func (b *redisBackend) commit(ctx context.Context, e *Entry, c *Change) (bool, e
 }
 
 // announce says something on the channel. It is only a nudge: who misses it finds a change by looking.
-func (b *redisBackend) announce(ctx context.Context) { _ = b.c.Publish(ctx, channel, "").Err() }
+func (b *redisBackend) announce(ctx context.Context) { _ = b.c.Publish(ctx, b.keys.channel, "").Err() }
 
 func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func(*Entry)) error {
 	if n <= 0 {
 		return nil
 	}
-	oldest, err := b.c.LIndex(ctx, logKey, 0).Result()
+	oldest, err := b.c.LIndex(ctx, b.keys.log, 0).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}
@@ -118,7 +131,7 @@ func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func
 		return &BrokenError{Seq: 1, Why: "the oldest entry is not JSON: " + err.Error()}
 	}
 	from := max(seq-first.Seq, 0)
-	lines, err := b.c.LRange(ctx, logKey, from, from+int64(n)-1).Result()
+	lines, err := b.c.LRange(ctx, b.keys.log, from, from+int64(n)-1).Result()
 	if err != nil {
 		return fmt.Errorf("read audit log in Redis: %w", err)
 	}
@@ -133,7 +146,7 @@ func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func
 }
 
 func (b *redisBackend) blob(ctx context.Context, digest string) (string, error) {
-	value, err := b.c.HGet(ctx, blobsKey, digest).Result()
+	value, err := b.c.HGet(ctx, b.keys.blobs, digest).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("value %.12s…: no longer kept", digest)
 	}
@@ -145,7 +158,7 @@ func (b *redisBackend) blob(ctx context.Context, digest string) (string, error) 
 
 // follow nudges at every message, and whenever the subscription is made anew: messages may have been missed.
 func (b *redisBackend) follow(ctx context.Context, nudge func()) {
-	sub := b.c.Subscribe(ctx, channel)
+	sub := b.c.Subscribe(ctx, b.keys.channel)
 	defer sub.Close()
 	messages := sub.ChannelWithSubscriptions()
 	for {

@@ -15,6 +15,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
+// plain are the keys of a ledger without a space.
+var plain = newKeys("")
+
 // Whichever byte of the file is another, the log is broken.
 func TestFileTampered(t *testing.T) {
 	t.Parallel()
@@ -79,7 +82,7 @@ func TestRedisTampered(t *testing.T) {
 	c := redistest.Start(t).Client()
 	l := newRedis(c, 5, Options{})
 	edit := func(ctx context.Context, i int64, do func(*Entry)) error {
-		text, err := c.LIndex(ctx, logKey, i).Result()
+		text, err := c.LIndex(ctx, plain.log, i).Result()
 		if err != nil {
 			return err
 		}
@@ -92,7 +95,7 @@ func TestRedisTampered(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return c.LSet(ctx, logKey, i, out).Err()
+		return c.LSet(ctx, plain.log, i, out).Err()
 	}
 	for _, tc := range []struct {
 		name   string
@@ -109,15 +112,15 @@ func TestRedisTampered(t *testing.T) {
 		{"the last one hashed anew", func(ctx context.Context) error {
 			return edit(ctx, -1, func(e *Entry) { e.Who = "bob"; e.Hash = e.seal() })
 		}, "audit log broken at entry 7: not the entry that the settings were made by"},
-		{"last taken out", func(ctx context.Context) error { return c.RPop(ctx, logKey).Err() },
+		{"last taken out", func(ctx context.Context) error { return c.RPop(ctx, plain.log).Err() },
 			"audit log broken at entry 7: missing, the log should end with entry 7"},
-		{"oldest taken out", func(ctx context.Context) error { return c.LPop(ctx, logKey).Err() },
+		{"oldest taken out", func(ctx context.Context) error { return c.LPop(ctx, plain.log).Err() },
 			"audit log broken at entry 3: missing, although the log has room for it"},
-		{"no JSON", func(ctx context.Context) error { return c.LSet(ctx, logKey, 1, "{").Err() },
+		{"no JSON", func(ctx context.Context) error { return c.LSet(ctx, plain.log, 1, "{").Err() },
 			"audit log broken at entry 4: not JSON: unexpected end of JSON input"},
-		{"a setting changed", func(ctx context.Context) error { return c.HSet(ctx, stateKey, "n", "70").Err() },
+		{"a setting changed", func(ctx context.Context) error { return c.HSet(ctx, plain.state, "n", "70").Err() },
 			`audit log broken at entry 7: setting "n" is not what the log says it is`},
-		{"all gone", func(ctx context.Context) error { return c.Del(ctx, logKey).Err() },
+		{"all gone", func(ctx context.Context) error { return c.Del(ctx, plain.log).Err() },
 			"audit log broken at entry 1: missing, the log should end with entry 7"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -163,7 +166,7 @@ func TestBlobs(t *testing.T) {
 	if got, err := l.Blob(ctx, Digest(big)); err != nil || got != big {
 		t.Errorf("blob: got %d bytes, %v", len(got), err)
 	}
-	if err := c.HSet(ctx, blobsKey, Digest(big), "other").Err(); err != nil {
+	if err := c.HSet(ctx, plain.blobs, Digest(big), "other").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Blob(ctx, Digest(big)); err == nil {
@@ -175,5 +178,17 @@ func TestBlobs(t *testing.T) {
 	}
 	if _, err := l.Blob(ctx, Digest(big)); err == nil || errors.Is(err, redis.Nil) {
 		t.Errorf("dropped value: got %v, want an error of ours", err)
+	}
+}
+
+// Deployments with a space of their own share a Redis and nothing in it.
+func TestSpaces(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client()
+	for _, space := range []string{"", "a", "b"} {
+		e, err := NewRedis(c, Options{Space: space}).Commit(t.Context(), count)
+		if err != nil || e.Seq != 1 {
+			t.Errorf("space %q: got entry %+v, %v, want its first", space, e, err)
+		}
 	}
 }
