@@ -71,21 +71,12 @@ func TestExactlyTheLimit(t *testing.T) {
 			}
 			all.Wait()
 			took := time.Since(began)
-			// A run that passes the full hour meets a second window. A machine that stood still for longer than the Redis
-			// timeout made the limit fail open, which the process counted: the promise is to be exact while Redis answers.
-			windows := time.Now().Unix()/3600 - began.Unix()/3600 + 1
-			unavailable := int64(0)
-			for _, s := range servers {
-				unavailable += s.decided(t, `origin="unavailable"`)
-			}
-			if got, want := allowed.Load(), 500*windows+unavailable; got != want || unavailable > int64(clients*calls/100) {
-				t.Errorf("got %d calls allowed, want %d, %d of them without Redis", got, want, unavailable)
+			windows := time.Now().Unix()/3600 - began.Unix()/3600 + 1 // a run that passes the full hour meets a second one
+			if got, want := allowed.Load(), 500*windows; got != want {
+				t.Errorf("got %d calls allowed, want %d", got, want)
 			}
 			if got, want := allowed.Load()+denied.Load(), int64(clients*calls); got != want {
 				t.Errorf("got %d answers, want %d", got, want)
-			}
-			if unavailable > 0 {
-				t.Logf("%d calls were decided without Redis", unavailable)
 			}
 			t.Logf("%d calls in %v, %.0f a second", clients*calls, took.Round(time.Millisecond), float64(clients*calls)/took.Seconds())
 		})

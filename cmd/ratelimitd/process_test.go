@@ -4,13 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,33 +122,6 @@ func (s *server) signal(t *testing.T, sig os.Signal) {
 		t.Fatal(err)
 	}
 }
-
-// decided returns how many decisions the process counted under a label.
-func (s *server) decided(t *testing.T, label string) int64 {
-	t.Helper()
-	resp, err := http.Get("http://" + s.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, m := range decisions.FindAllStringSubmatch(string(page), -1) {
-		n, err := strconv.ParseFloat(m[2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(m[1], label) {
-			sum += n
-		}
-	}
-	return int64(sum)
-}
-
-var decisions = regexp.MustCompile(`(?m)^ratelimitd_decisions_total\{(.*)\} (\S+)$`)
 
 // ended waits for the process and returns how it ended.
 func (s *server) ended(t *testing.T) error {
