@@ -151,6 +151,7 @@ var rooms = map[string]room{
 
 // testImports are what tests of any package may import as well.
 var testImports = map[string]string{
+	"internal/redisconn":                          "what uses Redis is tested on all its topologies",
 	"api/proto/ratelimitd/v1":                     "the admin service is called as its clients call it",
 	"api/proto/ratelimitd/v1/ratelimitdv1connect": "the admin service is called as its clients call it",
 	"internal/bucket/script":                      "every twin of the arithmetic passes the same scripts",
