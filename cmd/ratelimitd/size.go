@@ -16,6 +16,9 @@ func sizeCommand() *cobra.Command {
 		Short: "Reckon how many nodes, what limit, how large a bucket",
 		Long: `Do the arithmetic of docs/capacity.md: how many nodes and Redis shards carry a load,
 what limit a service can afford, and what a bucket does to a stream of requests.`,
+		Example: `  ratelimitd size fleet --decisions 250000 --server-cpu 20 --redis-cpu 10 --identities 2000000
+  ratelimitd size limit --instances 20 --rate 500 --utilisation 0.7 --tenants 200
+  ratelimitd size bucket --burst 5 --rate 10 --requests 8`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
