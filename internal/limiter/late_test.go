@@ -141,3 +141,35 @@ func TestLateCalls(t *testing.T) {
 		}
 	}
 }
+
+// A store that never answers leaves a node its whole part, and nothing waits for what is on its way for ever.
+func TestLateForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := storeFunc(func(_ context.Context, charges []store.Charge, out []store.Decision) error {
+			time.Sleep(5 * time.Millisecond)
+			leaveUnpaid(charges, out)
+			late := store.NewLate(store.ErrUnavailable)
+			go func() {
+				time.Sleep(55 * time.Millisecond)
+				late.End(nil, store.ErrUnavailable)
+			}()
+			return late
+		})
+		l := open(t, Options{Store: s, OwnTimer: true, Local: newPrimary(), Topology: OneShard("0", dies)})
+		c := charge(t, bucket.Config{Algorithm: bucket.FixedWindow, Hits: 500, Unit: bucket.Year}, fails)
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() { admitted.Add(int64(admits(l, c, 20))) })
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		if got := admitted.Load(); got != 500 {
+			t.Errorf("got %d admitted, want 500", got)
+		}
+		if got := l.recent.travels.buckets.Load(); got != 0 {
+			t.Errorf("got hits on their way to %d buckets, want none", got)
+		}
+	})
+}
