@@ -45,6 +45,15 @@ func (d *door) credentials() (credentials.TransportCredentials, error) {
 	if !d.tls && d.ca == "" && d.cert == "" && d.key == "" && d.server == "" {
 		return insecure.NewCredentials(), nil
 	}
+	c, err := d.config()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewTLS(c), nil
+}
+
+// config says whom to trust, and what to show.
+func (d *door) config() (*tls.Config, error) {
 	c := &tls.Config{ServerName: d.server, MinVersion: tls.VersionTLS12}
 	if d.ca != "" {
 		pem, err := os.ReadFile(d.ca)
@@ -66,5 +75,5 @@ func (d *door) credentials() (credentials.TransportCredentials, error) {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
-	return credentials.NewTLS(c), nil
+	return c, nil
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
@@ -64,9 +66,19 @@ func columns(w io.Writer, lines [][]string) {
 			if i > 0 {
 				fmt.Fprint(tw, "\t")
 			}
-			fmt.Fprint(tw, cell)
+			fmt.Fprint(tw, printable(cell))
 		}
 		fmt.Fprintln(tw)
 	}
 	tw.Flush()
+}
+
+// printable returns s without what would move a terminal's cursor: a cell may hold what somebody else wrote.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
 }

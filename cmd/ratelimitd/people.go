@@ -23,11 +23,14 @@ import (
 const adminTimeout = 30 * time.Second
 
 // adminFlags say which admin port to call, and as whom.
-type adminFlags struct{ url, tokenFile string }
+type adminFlags struct{ url, tokenFile, ca, cert, key string }
 
 func (f *adminFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.url, "admin-url", "http://127.0.0.1:8082", "`URL` of the admin port of any node")
+	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authorities to trust instead of the system's")
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM `file` of a certificate to show, with --tls-key")
+	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of its key")
 	flags.StringVar(&f.tokenFile, "token-file", "", "the `file` that holds the token to show to it")
 }
 
@@ -46,7 +49,13 @@ func (f *adminFlags) client() (v1connect.AdminServiceClient, error) {
 	if !strings.HasPrefix(f.url, "http://") && !strings.HasPrefix(f.url, "https://") {
 		return nil, usagef("--admin-url: %q: want http:// or https://", f.url)
 	}
-	c := &http.Client{Timeout: adminTimeout, Transport: bearer{token, http.DefaultTransport}}
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	d := door{ca: f.ca, cert: f.cert, key: f.key, tls: true}
+	var err error
+	if tr.TLSClientConfig, err = d.config(); err != nil {
+		return nil, err
+	}
+	c := &http.Client{Timeout: adminTimeout, Transport: bearer{token, tr}}
 	return v1connect.NewAdminServiceClient(c, strings.TrimSuffix(f.url, "/")), nil
 }
 

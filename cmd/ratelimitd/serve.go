@@ -18,6 +18,7 @@ import (
 
 // serveFlags are the flags of serve that do not go into app.Options as they are.
 type serveFlags struct {
+	adminTLS      servertls.Options
 	xds           xdsFlags
 	referenceEnv  string
 	reference     reference
@@ -103,6 +104,10 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	flags.StringVar(&o.AdminAddr, "admin-addr", app.DefaultAdminAddr, "`address` of the admin port: loopback, unless callers must show a token")
 	flags.StringVar(&o.AdminTokenFile, "admin-token-file", "", "the `file` that holds the token that editors show to the admin port")
 	flags.StringVar(&o.AdminViewerTokenFile, "admin-viewer-token-file", "", "the `file` that holds the token of viewers")
+	flags.StringVar(&f.adminTLS.CertFile, "admin-tls-cert", "", "PEM `file` of the admin port's certificate, with --admin-tls-key; both are read again when they change")
+	flags.StringVar(&f.adminTLS.KeyFile, "admin-tls-key", "", "PEM `file` of its key")
+	flags.StringVar(&f.adminTLS.ClientCAFile, "admin-tls-client-ca", "", "PEM `file` of authorities: admit only who shows a certificate of one of them, as a viewer")
+	flags.StringSliceVar(&o.AdminEditors, "admin-editor", nil, "or as an editor, if it has one of these `names` (DNS names or URIs)")
 	flags.StringSliceVar(&o.AdminHosts, "admin-host", nil, "`names` by which the admin port may be called, besides addresses and localhost")
 	flags.BoolVar(&o.AdminRemote, "admin-remote", false, "without a token, let other machines read the pages of the admin port, and those alone")
 	f.redis.addTo(cmd, "share buckets in")
@@ -159,6 +164,9 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	if o.RedisURL, err = f.redis.read(cmd, o.Logger); err != nil {
 		return err
 	}
+	if o.AdminTLS, err = f.adminServer(); err != nil {
+		return err
+	}
 	if o.GRPCTLS, err = f.grpcTLS(); err != nil {
 		return err
 	}
@@ -208,6 +216,17 @@ func (f *serveFlags) grpcTLS() (*servertls.Options, error) {
 	}
 	if f.tlsMin == "1.3" {
 		o.MinVersion = tls.VersionTLS13
+	}
+	return &o, nil
+}
+
+func (f *serveFlags) adminServer() (*servertls.Options, error) {
+	o := f.adminTLS
+	switch {
+	case o == servertls.Options{}:
+		return nil, nil
+	case o.CertFile == "" || o.KeyFile == "":
+		return nil, usagef("--admin-tls-cert and --admin-tls-key: want both")
 	}
 	return &o, nil
 }

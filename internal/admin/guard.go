@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -36,7 +38,12 @@ type Access struct {
 	// read at every call, so that a token can be rotated. With either of them, who shows none is nobody.
 	EditorTokenFile, ViewerTokenFile string
 
-	Anonymous Role     // without token files: what everybody is who reaches the port
+	// Whether the port admits nobody without a certificate that it trusts. Then, without token files, a caller is an
+	// editor if his certificate has one of these names (DNS names or URIs), else a viewer.
+	Certificates bool
+	Editors      []string
+
+	Anonymous Role     // without token files and certificates: what everybody is who reaches the port
 	Hosts     []string // names by which the port may be called, besides addresses and localhost
 }
 
@@ -55,13 +62,13 @@ func Guard(a Access, log *slog.Logger, h http.Handler) http.Handler {
 		switch need := needed(r.URL.Path); {
 		case role == Nobody:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="ratelimitd"`)
-			refuse(w, r, log, http.StatusUnauthorized, "want Authorization: Bearer with the token of a viewer or an editor")
+			refuse(w, r, log, http.StatusUnauthorized, "want Authorization: Bearer with the token of a viewer or an editor, or a certificate")
 		case role < need && role == Reader:
 			refuse(w, r, log, http.StatusForbidden, "the service of an admin port that other machines reach wants --admin-token-file")
 		case role < need:
-			refuse(w, r, log, http.StatusForbidden, "want the token of an editor")
+			refuse(w, r, log, http.StatusForbidden, "want the token or the certificate of an editor")
 		default:
-			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{role, a.tokens(), r.RemoteAddr})))
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{role, a.shown(r), r.RemoteAddr})))
 		}
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +97,7 @@ func refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, code int, 
 
 // knows reports whether a request's Host is one of the port's. Pages that anybody may read have no need of it.
 func (a *Access) knows(host string) bool {
-	if !a.tokens() && a.Anonymous <= Reader {
+	if !a.tokens() && !a.Certificates && a.Anonymous <= Reader {
 		return true
 	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -106,7 +113,11 @@ func (a *Access) knows(host string) bool {
 
 // role returns who the caller is.
 func (a *Access) role(r *http.Request, log *slog.Logger) Role {
-	if !a.tokens() {
+	switch {
+	case a.tokens():
+	case a.Certificates:
+		return a.certified(r.TLS)
+	default:
 		return a.Anonymous
 	}
 	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -123,6 +134,28 @@ func (a *Access) role(r *http.Request, log *slog.Logger) Role {
 	default:
 		return Nobody
 	}
+}
+
+// certified returns who has shown a certificate that was verified.
+func (a *Access) certified(state *tls.ConnectionState) Role {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return Nobody
+	}
+	for _, name := range names(state.PeerCertificates[0]) {
+		if slices.Contains(a.Editors, name) {
+			return Editor
+		}
+	}
+	return Viewer
+}
+
+// names are those of a certificate that a role can be given to.
+func names(leaf *x509.Certificate) []string {
+	out := slices.Clone(leaf.DNSNames)
+	for _, uri := range leaf.URIs {
+		out = append(out, uri.String())
+	}
+	return out
 }
 
 // holds reports whether a file holds a token. One that cannot be read, or is empty, holds none.
@@ -158,12 +191,24 @@ func needed(path string) Role {
 	return Editor
 }
 
+// shown says by what the caller is known.
+func (a *Access) shown(r *http.Request) string {
+	switch {
+	case a.tokens():
+		return "by token"
+	case a.Certificates && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		return "by certificate of " + strings.Join(names(r.TLS.PeerCertificates[0]), ", ")
+	default:
+		return "without a token"
+	}
+}
+
 type callerKey struct{}
 
 // caller is who makes a call, as far as the port can tell.
 type caller struct {
 	role  Role
-	token bool
+	shown string // how he is known: "by token"
 	peer  string
 }
 
@@ -174,9 +219,5 @@ func who(ctx context.Context, author string) string {
 	if err != nil {
 		host = c.peer
 	}
-	how := "without a token"
-	if c.token {
-		how = "by token"
-	}
-	return author + " (" + how + " from " + host + ")"
+	return author + " (" + c.shown + " from " + host + ")"
 }

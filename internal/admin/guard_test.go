@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net/http"
@@ -80,6 +82,7 @@ func TestWhatChangesThings(t *testing.T) {
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	tokens := files(t)
+	certified := Access{Certificates: true, Editors: []string{"ann.test"}}
 	open, remote := Access{Anonymous: Editor}, Access{Anonymous: Reader}
 	passed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	const (
@@ -111,6 +114,10 @@ func TestAccess(t *testing.T) {
 		{"editor", tokens, bearer(editorToken), map[Role]int{Reader: yes, Viewer: yes, Editor: yes}},
 		{"editor, by the port's name", tokens, func(r *http.Request) { bearer(editorToken)(r); r.Host = "limits.internal" }, map[Role]int{Reader: yes, Viewer: yes, Editor: yes}},
 		{"editor, by another name", tokens, func(r *http.Request) { bearer(editorToken)(r); r.Host = "evil.example" }, map[Role]int{Reader: lie, Viewer: lie, Editor: lie}},
+		{"certificates, none shown", certified, nil, map[Role]int{Reader: who, Viewer: who, Editor: who}},
+		{"certificate of a viewer", certified, shows("bob.test"), map[Role]int{Reader: yes, Viewer: yes, Editor: no}},
+		{"certificate of an editor", certified, shows("ann.test"), map[Role]int{Reader: yes, Viewer: yes, Editor: yes}},
+		{"certificate that was not verified", certified, func(r *http.Request) { shows("ann.test")(r); r.TLS.VerifiedChains = nil }, map[Role]int{Reader: who, Viewer: who, Editor: who}},
 		{"token files that are gone", Access{EditorTokenFile: "/nowhere", Anonymous: Editor}, bearer(editorToken), map[Role]int{Reader: who, Viewer: who, Editor: who}},
 	} {
 		guard := Guard(tt.access, slog.New(slog.DiscardHandler), passed)
@@ -128,6 +135,14 @@ func TestAccess(t *testing.T) {
 				t.Errorf("%s, %s: tells the token", tt.name, path)
 			}
 		}
+	}
+}
+
+// shows is a caller over TLS whose certificate was verified.
+func shows(name string) func(*http.Request) {
+	leaf := &x509.Certificate{DNSNames: []string{name}}
+	return func(r *http.Request) {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
 	}
 }
 

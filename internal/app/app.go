@@ -46,9 +46,11 @@ type App struct {
 	nodes   *limiter.Nodes    // nil with limiter
 	keyer   *store.Keyer
 	people  people
-	tls     *servertls.Server // nil: the gRPC port speaks plain text
-	serving atomic.Bool
-	failed  chan error // the first server that ended by itself
+
+	adminTLS *servertls.Server // nil: the admin port speaks plain text
+	tls      *servertls.Server // nil: the gRPC port speaks plain text
+	serving  atomic.Bool
+	failed   chan error // the first server that ended by itself
 
 	mu        sync.Mutex // guards what follows
 	undo      cleanup
@@ -133,6 +135,9 @@ func New(o Options) (_ *App, err error) {
 	a.grpc = transport.NewGRPC(doors)
 	a.undo.add("end the gRPC server", a.grpc.Drain) // it has goroutines before it serves
 	a.http = transport.HTTP(doors)
+	if err := a.newAdminTLS(); err != nil {
+		return nil, err
+	}
 	if err := a.newOverrides(); err != nil {
 		return nil, err
 	}
@@ -184,6 +189,9 @@ func (a *App) start(ctx context.Context) error {
 	if a.redis != nil {
 		p := &pulse{beat: a.redis.Nodes, learn: a.nodes.Learn, leave: a.redis.Leave}
 		a.undo.add("stop counting nodes", background(p.run))
+	}
+	if a.adminTLS != nil {
+		a.undo.add("stop following the admin port's certificate", background(a.adminTLS.Run))
 	}
 	if a.tls != nil {
 		a.undo.add("stop following the certificate", background(a.tls.Run))

@@ -57,10 +57,12 @@ type Options struct {
 	AdminAddr   string // loopback, unless AdminRemote
 	AdminRemote bool   // the pages of the admin port may be read from other machines without a token
 
-	AdminTokenFile       string        // holds the token that editors show to the admin port; "": none
-	AdminViewerTokenFile string        // and that of viewers
-	AdminHosts           []string      // names by which the admin port may be called, besides addresses and localhost
-	Reconcile            time.Duration // how often to look for changes that nobody told of; 0: 30 s
+	AdminTokenFile       string             // holds the token that editors show to the admin port; "": none
+	AdminViewerTokenFile string             // and that of viewers
+	AdminTLS             *servertls.Options // of the admin port, less Registerer and Logger; nil: plain text
+	AdminEditors         []string           // where it admits certificates only, and asks for no token: names in those of editors; all others are viewers
+	AdminHosts           []string           // names by which the admin port may be called, besides addresses and localhost
+	Reconcile            time.Duration      // how often to look for changes that nobody told of; 0: 30 s
 
 	GRPCTLS               *servertls.Options // of the gRPC port, less Registerer and Logger; nil: plain text
 	MaxConnectionAge      time.Duration      // of gRPC connections, ±10 %; 0: 30 minutes
@@ -119,9 +121,9 @@ func (o *Options) validate() error {
 	}
 	if host, _, err := net.SplitHostPort(o.AdminAddr); err != nil {
 		errs = append(errs, fmt.Errorf("--admin-addr: %w", err))
-	} else if !o.AdminRemote && o.AdminTokenFile == "" && o.AdminViewerTokenFile == "" && !loopback(host) {
+	} else if !o.AdminRemote && !o.authenticates() && !loopback(host) {
 		errs = append(errs, fmt.Errorf("--admin-addr: %q can be reached from other machines and asks for no password: "+
-			"want loopback, --admin-token-file, or --admin-remote for its pages alone", o.AdminAddr))
+			"want loopback, --admin-token-file, --admin-tls-client-ca, or --admin-remote for its pages alone", o.AdminAddr))
 	}
 	if o.RulesFromRedis && o.RedisURL == "" {
 		errs = append(errs, errors.New("--rules-from-redis: want --redis-url"))
@@ -140,6 +142,14 @@ func (o *Options) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// authenticates reports whether callers of the admin port must show who they are.
+func (o *Options) authenticates() bool {
+	return o.AdminTokenFile != "" || o.AdminViewerTokenFile != "" || o.certificates()
+}
+
+// certificates reports whether the admin port admits nobody without a certificate.
+func (o *Options) certificates() bool { return o.AdminTLS != nil && o.AdminTLS.ClientCAFile != "" }
 
 // loopback reports whether a host can be reached from this machine only.
 func loopback(host string) bool {

@@ -103,7 +103,7 @@ func (a *App) newAdmin(pages *http.ServeMux) http.Handler {
 	pages.Handle("POST "+path, service)
 	access := admin.Access{
 		EditorTokenFile: a.o.AdminTokenFile, ViewerTokenFile: a.o.AdminViewerTokenFile,
-		Anonymous: admin.Editor, Hosts: a.o.AdminHosts,
+		Certificates: a.o.certificates(), Editors: a.o.AdminEditors, Anonymous: admin.Editor, Hosts: a.o.AdminHosts,
 	}
 	if host, _, err := net.SplitHostPort(a.o.AdminAddr); err != nil || !loopback(host) {
 		access.Anonymous = admin.Reader

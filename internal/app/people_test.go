@@ -2,7 +2,9 @@ package app_test
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	neturl "net/url"
 	"os"
@@ -18,7 +20,9 @@ import (
 	v1 "github.com/ratelimitd/ratelimitd/api/proto/ratelimitd/v1"
 	v1connect "github.com/ratelimitd/ratelimitd/api/proto/ratelimitd/v1/ratelimitdv1connect"
 	"github.com/ratelimitd/ratelimitd/internal/app"
+	"github.com/ratelimitd/ratelimitd/internal/certtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
+	"github.com/ratelimitd/ratelimitd/internal/servertls"
 )
 
 // adminOf returns a client of a's admin service: of JSON over HTTP, or of gRPC.
@@ -92,6 +96,50 @@ func TestOverrideOnEveryNode(t *testing.T) {
 			// Two were spent before, and one since; so the raised limit is spent too.
 			wantCodes(t, there, "api", "x", over)
 		})
+	}
+}
+
+// Over TLS, who shows a certificate is a viewer, or an editor if it has the name; who shows none has no answer.
+func TestAdminCertificates(t *testing.T) {
+	t.Parallel()
+	ours := certtest.New(t)
+	pair := ours.Issue(t, certtest.Leaf{})
+	o, _ := options(t, windowRules)
+	o.StateDir, o.AdminAddr, o.AdminEditors = t.TempDir(), "0.0.0.0:0", []string{"ann.test"}
+	o.AdminTLS = &servertls.Options{CertFile: pair.CertFile, KeyFile: pair.KeyFile, ClientCAFile: ours.File}
+	a := start(t, o)
+	_, port, err := net.SplitHostPort(a.Addr("admin").String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := func(leaf *certtest.Leaf) v1connect.AdminServiceClient {
+		c := &tls.Config{RootCAs: ours.Pool}
+		if leaf != nil {
+			files := ours.Issue(t, *leaf)
+			shown, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Certificates = []tls.Certificate{shown}
+		}
+		tr := &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true}
+		t.Cleanup(tr.CloseIdleConnections)
+		return v1connect.NewAdminServiceClient(&http.Client{Transport: tr}, "https://127.0.0.1:"+port, connect.WithGRPC())
+	}
+	ctx := t.Context()
+	if _, err := client(&certtest.Leaf{DNSNames: []string{"ann.test"}}).SetOverride(ctx, raise(5)); err != nil {
+		t.Errorf("editor: %v", err)
+	}
+	viewer := client(&certtest.Leaf{DNSNames: []string{"bob.test"}})
+	if _, err := viewer.SetOverride(ctx, raise(5)); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("viewer changes: got %v, want %v", err, connect.CodePermissionDenied)
+	}
+	list, err := viewer.ListAuditEntries(ctx, &v1.ListAuditEntriesRequest{})
+	if n := len(list.GetEntries()); err != nil || n == 0 || !strings.HasPrefix(list.GetEntries()[n-1].GetWho(), "ann (by certificate of ann.test from ") {
+		t.Errorf("viewer looks: got %v, %v", list, err)
+	}
+	if _, err := client(nil).ListOverrides(ctx, &v1.ListOverridesRequest{}); err == nil {
+		t.Error("no certificate: got an answer")
 	}
 }
 

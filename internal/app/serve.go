@@ -35,6 +35,20 @@ func (a *App) newTLS() (*tls.Config, error) {
 	return a.tls.Config(), nil
 }
 
+// newAdminTLS reads the certificate of the admin port, if it has one.
+func (a *App) newAdminTLS() error {
+	if a.o.AdminTLS == nil {
+		return nil
+	}
+	o := *a.o.AdminTLS
+	o.Registerer, o.Logger = nil, a.log // its metrics have the names of the gRPC port's
+	var err error
+	if a.adminTLS, err = servertls.New(o); err != nil {
+		return fmt.Errorf("admin port: %w", err)
+	}
+	return nil
+}
+
 // socketPrefix marks an address as the path of a Unix socket.
 const socketPrefix = "unix://"
 
@@ -108,12 +122,18 @@ func (a *App) serve(name string, run func(net.Listener) error) {
 func (a *App) serveHTTP(name string, h http.Handler) {
 	s := transport.NewHTTPServer(h, a.log)
 	if name == "admin" {
-		// gRPC is HTTP/2, here without TLS.
+		// gRPC is HTTP/2, with TLS or without.
 		s.Protocols = new(http.Protocols)
 		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetHTTP2(true)
 		s.Protocols.SetUnencryptedHTTP2(true)
 	}
-	a.serve(name, s.Serve)
+	run := s.Serve
+	if name == "admin" && a.adminTLS != nil {
+		s.TLSConfig = a.adminTLS.Config()
+		run = func(ln net.Listener) error { return s.ServeTLS(ln, "", "") }
+	}
+	a.serve(name, run)
 	a.undo.add("finish "+name+" requests", func(ctx context.Context) error {
 		err := s.Shutdown(ctx)
 		if err != nil {

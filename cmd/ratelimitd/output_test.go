@@ -1,0 +1,16 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// What somebody else wrote moves no cursor.
+func TestColumnsArePrintable(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	columns(&b, [][]string{{"a\x1b[2J", "two words", "é\nx"}})
+	if want := "a\uFFFD[2J  two words  é\uFFFDx\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
