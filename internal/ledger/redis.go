@@ -113,7 +113,7 @@ func (b *redisBackend) commit(ctx context.Context, e *Entry, c *Change) (bool, e
 }
 
 // announce says something on the channel. It is only a nudge: who misses it finds a change by looking.
-func (b *redisBackend) announce(ctx context.Context) { _ = b.c.Publish(ctx, b.keys.channel, "").Err() }
+func (b *redisBackend) announce(ctx context.Context) { _ = b.c.Publish(ctx, b.channel, "").Err() }
 
 func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func(*Entry)) error {
 	if n <= 0 {
@@ -158,7 +158,7 @@ func (b *redisBackend) blob(ctx context.Context, digest string) (string, error) 
 
 // follow nudges at every message, and whenever the subscription is made anew: messages may have been missed.
 func (b *redisBackend) follow(ctx context.Context, nudge func()) {
-	sub := b.c.Subscribe(ctx, b.keys.channel)
+	sub := b.c.Subscribe(ctx, b.channel)
 	defer sub.Close()
 	messages := sub.ChannelWithSubscriptions()
 	for {
