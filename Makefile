@@ -22,8 +22,8 @@ IMAGE_PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./internal/limiter/... ./internal/engine/... ./internal/transport/... ./internal/app/... ./cmd/...
 
 # Tests that have a long form, under the build tag soak, and where they are.
-SOAK   ?= Outage|Soak
-SOAKED := ./cmd/ratelimitd ./internal/store/redisstore ./internal/limiter
+SOAK   ?= Outage|Soak|Churn
+SOAKED := ./cmd/ratelimitd ./internal/config ./internal/store/redisstore ./internal/limiter
 
 PROTOS := $(wildcard api/proto/*/*/*.proto api/proto/*/*/*/*.proto)
 

@@ -130,10 +130,7 @@ func TestDiff(t *testing.T) {
 // processVar makes the tests below parts of TestChurn: "publish ADDR" or "follow ADDR STATE-DIR".
 const processVar = "RATELIMITD_TEST_PUBLISHED"
 
-const (
-	churnVersions = 1001 // the last one is good
-	churnBad      = 20   // every so many versions one is bad
-)
+const churnBad = 20 // every so many versions one is bad
 
 // TestProcess is a process of TestChurn; on its own it does nothing.
 func TestProcess(t *testing.T) {
