@@ -67,6 +67,9 @@ func (e *Engine) newView(s *rule.Snapshot, old *view) *view {
 		}
 	}
 	v.exceptions = e.newExceptions(v, e.exceptional)
+	for _, m := range v.domains {
+		m.old = nil // else every view would hold on to all before it
+	}
 	return v
 }
 

@@ -8,7 +8,45 @@ import (
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
+	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
+
+// A view holds on to no view before it, however often rules and overrides change, and its counters go on.
+func TestViewsHoldOnToNoneBefore(t *testing.T) {
+	t.Parallel()
+	load := func() *rule.Snapshot {
+		const yaml = "domain: shop\ndescriptors: [{key: api, rate_limit: {unit: hour, requests_per_unit: 10}}]"
+		s, _, err := rule.Load([]rule.File{{Name: "rules.yaml", Data: []byte(yaml)}}, rule.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	rules := &source{load()}
+	e := &Engine{snapshots: rules}
+	counters := e.latest().domains[rules.current.Domain("shop")].rules[0]
+	for range 50 {
+		rules.current = load()
+		e.latest()
+		e.SetOverrides(nil)
+	}
+	m := e.latest().domains[rules.current.Domain("shop")]
+	if m.rules[0] != counters {
+		t.Error("the rule's counters began anew")
+	}
+	n := 0
+	for m = m.old; m != nil; m = m.old {
+		n++
+	}
+	if n > 0 {
+		t.Errorf("got %d generations before kept, want 0", n)
+	}
+}
+
+// source is a Snapshots of one goroutine.
+type source struct{ current *rule.Snapshot }
+
+func (s *source) Current() *rule.Snapshot { return s.current }
 
 func TestScale(t *testing.T) {
 	t.Parallel()
