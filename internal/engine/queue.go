@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
@@ -14,7 +15,7 @@ const (
 	defaultWaiters = 1024
 	// answerSlack is what a held answer leaves of its caller's deadline, to be written and read in time.
 	answerSlack = 5 * time.Millisecond
-	// giveBackTimeout bounds giving a place back for a caller who is gone. The store has a shorter one of its own.
+	// giveBackTimeout bounds giving back what a caller who is gone was charged. The store has a shorter one of its own.
 	giveBackTimeout = time.Second
 )
 
@@ -103,8 +104,8 @@ func (p *plan) queues(i int) bool {
 	return o.limit.maxDelay > 0 && p.charges[i].Hits > 0 && (r == nil || !r.Shadow)
 }
 
-// hold waits until the slowest queue of an admitted request lets it pass. A caller that goes away meanwhile gives its
-// places back; since nobody passes on them, the request is then refused.
+// hold waits until the slowest queue of an admitted request lets it pass. A caller that goes away meanwhile is refused by
+// its queue, and like every refused request is charged nothing.
 func (e *Engine) hold(ctx context.Context, p *plan) {
 	var delay time.Duration
 	for i := range p.decisions {
@@ -120,20 +121,32 @@ func (e *Engine) hold(ctx context.Context, p *plan) {
 	if p.held = time.Since(since); err == nil {
 		return
 	}
+	e.giveBack(ctx, p)
+	p.admitted = false
+}
+
+// giveBack returns what was booked for a request whose caller is gone, save reports of what is used already, and refuses
+// the charges it was held for.
+func (e *Engine) giveBack(ctx context.Context, p *plan) {
 	var back []store.Charge
 	for i := range p.decisions {
-		d := &p.decisions[i]
-		if !p.queues(i) || d.Granted <= 0 {
+		c, d := p.charges[i], &p.decisions[i]
+		if p.queues(i) && d.Delay > 0 {
+			d.Allowed, d.RetryAfter = false, d.Delay
+		}
+		if d.Granted <= 0 || c.Book == store.BookAlways {
 			continue
 		}
-		c := p.charges[i]
 		c.Hits, c.AtLeast, c.Tick, c.Vote, c.Book = -d.Granted, 0, d.Tick, store.VoteNone, store.BookIfAdmitted
 		back = append(back, c)
-		d.Allowed, d.RetryAfter = false, d.Delay
+		d.Remaining = min(d.Remaining+d.Granted, bucket.MaxHits)
+		d.Granted, d.Tick, d.Delay = 0, 0, 0
+	}
+	if len(back) == 0 {
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
-	// A place that cannot be given back is lost to the rate, as with a caller who dies; nobody is left to be told.
+	// What cannot be given back is lost to the rate, as with a caller who dies; nobody is left to be told.
 	_ = e.store.Take(ctx, back, make([]store.Decision, len(back)))
-	p.admitted = false
 }

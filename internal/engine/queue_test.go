@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/engine/shorthand"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
 )
@@ -20,7 +21,8 @@ descriptors:
   - {key: api, rate_limit: {algorithm: leaky_bucket, unit: second, requests_per_unit: 10, burst: 5, max_delay: 1s}}
   - {key: slow, rate_limit: {algorithm: leaky_bucket, unit: second, requests_per_unit: 1, burst: 5, max_delay: 10s}}
   - {key: trial, shadow_mode: true, rate_limit: {algorithm: leaky_bucket, unit: second, requests_per_unit: 1, burst: 5, max_delay: 10s}}
-  - {key: site, rate_limit: {unit: hour, requests_per_unit: 100}}
+  - {key: site, rate_limit: {algorithm: fixed_window, unit: year, requests_per_unit: 100}}
+  - {key: used, rate_limit: {algorithm: fixed_window, unit: year, requests_per_unit: 100, debt: 100}}
 `
 
 // asking is one caller: when it was answered, counted from when the bubble began, and what.
@@ -116,15 +118,18 @@ func TestQueueCallerGoneGivesItsPlaceBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := queueEngine(t, engine.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
-		first := ask(t, e, t.Context(), 1, "shop | [slow=x] [site=s]")
-		gone := ask(t, e, ctx, 1, "shop | [slow=x] [site=s]")
+		first := ask(t, e, t.Context(), 1, "shop | [slow=x] [site=s] [used=u]h10")
+		gone := ask(t, e, ctx, 1, "shop | [slow=x] [site=s] [used=u]h10")
 		cancel()
-		if got := gone()[0]; !got.v.Over || got.after != 0 || !got.v.Statuses[0].Over || got.v.Statuses[1].Over {
-			t.Errorf("got %+v after %v, want the caller refused by its queue at once", got.v, got.after)
+		// Refused by its queue, at once, and charged nothing but what it reports as used already.
+		got := gone()[0]
+		if answer, want := shorthand.FormatAnswer(got.v), "OVER {OVER r0, OK r99, OK r80}"; answer != want || got.after != 0 {
+			t.Errorf("gone: got %s after %v, want %s at once", answer, got.after, want)
 		}
 		// The next stands where the one who went would have: a second behind the first.
-		if got := ask(t, e, t.Context(), 1, "shop | [slow=x] [site=s]")()[0]; got.v.Over || got.after != time.Second {
-			t.Errorf("got over %v after %v, want false after 1s", got.v.Over, got.after)
+		got = ask(t, e, t.Context(), 1, "shop | [slow=x] [site=s] [used=u]h10")()[0]
+		if answer, want := shorthand.FormatAnswer(got.v), "OK {OK r3, OK r98, OK r70}"; answer != want || got.after != time.Second {
+			t.Errorf("next: got %s after %v, want %s after 1s", answer, got.after, want)
 		}
 		if got := first()[0]; got.v.Over || got.after != 0 {
 			t.Errorf("first: got over %v after %v, want false at once", got.v.Over, got.after)
