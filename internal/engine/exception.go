@@ -54,7 +54,7 @@ func (e *Engine) newExceptions(v *view, all []*override.Override) *exceptions {
 	for _, o := range all {
 		c := exception{Override: o, id: anyLimit}
 		if o.Action == override.Block {
-			c.block = &rule.Block{Key: o.Key, Match: o.Target(), Reason: o.Reason, File: "override " + o.ID}
+			c.block = &rule.Block{Key: o.Key, Match: found(o), Reason: o.Reason, File: "override " + o.ID}
 		}
 		met := false
 		for _, d := range v.snapshot.Domains() {
@@ -75,7 +75,7 @@ func (e *Engine) newExceptions(v *view, all []*override.Override) *exceptions {
 			x.rules[l.Rule] = append(x.rules[l.Rule], c)
 		}
 		if !met {
-			e.log.logger.Warn("override without effect: the rules have no such limit or domain", "id", o.ID, "override", o.String())
+			e.log.logger.Warn("override without effect: the rules have no such limit or domain", "id", o.ID)
 		}
 	}
 	order := func(a, b exception) int {
@@ -93,6 +93,18 @@ func (e *Engine) newExceptions(v *view, all []*override.Override) *exceptions {
 		x.rules[r] = list
 	}
 	return x
+}
+
+// found is the rule.Block.Match of a block by o: how a request was found, not by which value.
+func found(o *override.Override) string {
+	switch {
+	case o.Network != "":
+		return "cidr(" + o.Network + ")"
+	case o.Key != "":
+		return "value"
+	default:
+		return o.Rule
+	}
 }
 
 // become makes c the exception from limit l.

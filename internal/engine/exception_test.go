@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +175,44 @@ func TestExplainOverrides(t *testing.T) {
 	e.SetOverrides([]*override.Override{blocked})
 	if d := explain("shop | [plan=pro, user=u]"); d.Blocked == nil || d.Blocked.At != "override "+blocked.ID {
 		t.Errorf("blocked: got %+v", d.Blocked)
+	}
+}
+
+// A block is told by how it was found, never by the value of a request: neither answers nor logs carry that.
+func TestOverridesTellNoValues(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	e := newEngine(t, exceptionRules, engine.Options{Logger: logger})
+	for _, tt := range []struct {
+		override override.Override
+		request  string
+		want     string // how it is told
+	}{
+		{override.Override{Key: "api_key", Value: "SECRET"}, "shop | [api_key=SECRET]", "value"},
+		{override.Override{Rule: "shop.pro", Key: "user", Value: "SECRET"}, "shop | [plan=pro, user=SECRET]", "value"},
+		{override.Override{Network: "203.0.113.0/24"}, "shop | [remote_address=203.0.113.9]", "cidr(203.0.113.0/24)"},
+		{override.Override{Rule: "shop.pro"}, "shop | [plan=pro, user=u]", "shop.pro"},
+	} {
+		tt.override.Action = override.Block
+		e.SetOverrides([]*override.Override{prepared(t, tt.override)})
+		v := decide(t, e, tt.request)
+		if v.Blocked == nil || v.Blocked.Match != tt.want {
+			t.Errorf("%s: got %+v, want a block by %s", tt.request, v.Blocked, tt.want)
+		}
+		lost := tt.override // one that names what no rule has
+		lost.Domain = "nowhere"
+		o := prepared(t, lost)
+		e.SetOverrides([]*override.Override{o})
+		if !strings.Contains(b.String(), "override without effect") || !strings.Contains(b.String(), o.ID) {
+			t.Errorf("%s: got no warning of %s:\n%s", tt.request, o.ID, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.Contains(line, "SECRET") {
+				t.Errorf("%s: logged %s", tt.request, line)
+			}
+		}
+		b.Reset()
 	}
 }
 

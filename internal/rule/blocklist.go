@@ -8,8 +8,8 @@ import (
 
 // Block is one entry of a domain's blocklist: entries of descriptors that it lists are refused. Immutable.
 type Block struct {
-	Key       string // of the entry
-	Match     string // how it is listed: "value" or "any_of" alone, since values may be secrets; "cidr(203.0.113.0/24)", "prefix(BadBot/)", "suffix(.invalid)"
+	Key       string // of the entry; "" for a limit
+	Match     string // how it is listed: "value" or "any_of" alone, since values may be secrets; "cidr(203.0.113.0/24)", "prefix(BadBot/)", "suffix(.invalid)"; the name of a limit that an operator blocks whole
 	Reason    string // for people, "" if none was given
 	File      string
 	Line, Col int
