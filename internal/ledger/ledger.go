@@ -37,7 +37,8 @@ type backend interface {
 	state(ctx context.Context) (State, error)
 	// commit writes e and its change if e follows the last entry; false: it does not, and nothing is written.
 	commit(ctx context.Context, e *Entry, c *Change) (bool, error)
-	// entries calls yield with up to n entries, from seq on, in order.
+	// entries calls yield with up to n entries as they are at one moment, in order: from seq on, or from the oldest if seq
+	// is no longer kept.
 	entries(ctx context.Context, seq int64, n int, yield func(*Entry)) error
 	blob(ctx context.Context, digest string) (string, error)
 	close() error
@@ -114,9 +115,10 @@ func (l *Ledger) Commit(ctx context.Context, decide func(State) (*Change, error)
 		e := l.entry(st, c)
 		done, err := l.backend.commit(ctx, e, c)
 		if err != nil || !done {
-			// Perhaps it was made, and only the answer was lost.
-			if done = l.has(ctx, e); err != nil && !done {
-				return nil, err
+			// Perhaps it was made, and only the answer was lost. Not to know is no reason to make it again.
+			var lost error
+			if done, lost = l.has(ctx, e); !done && (err != nil || lost != nil) {
+				return nil, errors.Join(err, lost)
 			}
 		}
 		if done {
@@ -149,13 +151,17 @@ func (l *Ledger) entry(st State, c *Change) *Entry {
 // valid returns s as JSON keeps it.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// has reports whether e is in the log.
-func (l *Ledger) has(ctx context.Context, e *Entry) (found bool) {
-	_ = l.backend.entries(ctx, e.Seq, 1, func(other *Entry) { found = other.Hash == e.Hash }) // not found: as if it were not there
-	return found
+// has reports whether e is in the log. The error says that it is not known.
+func (l *Ledger) has(ctx context.Context, e *Entry) (found bool, err error) {
+	var there Entry
+	err = l.backend.entries(ctx, e.Seq, 1, func(other *Entry) { there = *other })
+	if err == nil && there.Seq > e.Seq {
+		err = fmt.Errorf("whether entry %d was written is not known: it is no longer kept", e.Seq)
+	}
+	return err == nil && there.Hash == e.Hash, err
 }
 
-// Entries returns up to n entries, from seq on, in order.
+// Entries returns up to n entries, in order: from seq on, or from the oldest if seq is no longer kept.
 func (l *Ledger) Entries(ctx context.Context, seq int64, n int) ([]*Entry, error) {
 	var out []*Entry
 	err := l.backend.entries(ctx, seq, n, func(e *Entry) { out = append(out, e) })

@@ -40,7 +40,13 @@ const maxEntries = 100_000
 //go:embed commit.lua
 var commitSource string
 
-var commitScript = redis.NewScript(commitSource)
+//go:embed entries.lua
+var entriesSource string
+
+var (
+	commitScript  = redis.NewScript(commitSource)
+	entriesScript = redis.NewScript(entriesSource)
+)
 
 // NewRedis returns a ledger in the Redis that c reaches, for all who use it. It does not wait for Redis. The caller
 // closes c.
@@ -119,26 +125,21 @@ func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func
 	if n <= 0 {
 		return nil
 	}
-	oldest, err := b.c.LIndex(ctx, b.keys.log, 0).Result()
-	if errors.Is(err, redis.Nil) {
+	lines, err := entriesScript.Run(ctx, b.c, []string{b.keys.log}, seq, n).StringSlice()
+	if err != nil {
+		return fmt.Errorf("read audit log in Redis: %w", err)
+	}
+	if len(lines) == 0 {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("read audit log in Redis: %w", err)
-	}
 	var first Entry
-	if err := json.Unmarshal([]byte(oldest), &first); err != nil {
+	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil {
 		return &BrokenError{Seq: 1, Why: "the oldest entry is not JSON: " + err.Error()}
 	}
-	from := max(seq-first.Seq, 0)
-	lines, err := b.c.LRange(ctx, b.keys.log, from, from+int64(n)-1).Result()
-	if err != nil {
-		return fmt.Errorf("read audit log in Redis: %w", err)
-	}
-	for i, line := range lines {
+	for i, line := range lines[1:] {
 		e := new(Entry)
 		if err := json.Unmarshal([]byte(line), e); err != nil {
-			return &BrokenError{Seq: first.Seq + from + int64(i), Why: "not JSON: " + err.Error()}
+			return &BrokenError{Seq: max(seq, first.Seq) + int64(i), Why: "not JSON: " + err.Error()}
 		}
 		yield(e)
 	}

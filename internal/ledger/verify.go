@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 )
@@ -28,27 +29,48 @@ type Verified struct {
 // page is how many entries Verify reads at a time.
 const page = 1000
 
+// errOvertaken says that entries still to be read went, because there were too many new ones.
+var errOvertaken = errors.New("log was overtaken")
+
 // Verify reads the whole log: every entry must follow the one before it, be what was written, and the settings must be
 // what the last entry that set each of them says. The error is a *BrokenError at the first that is not so, or of a store
-// that cannot be read. Changes meanwhile are no error.
+// that cannot be read. Changes meanwhile are no error, save ErrConflict when they are faster than the reading.
 func (l *Ledger) Verify(ctx context.Context) (*Verified, error) {
+	for range attempts {
+		if v, err := l.verify(ctx); !errors.Is(err, errOvertaken) {
+			return v, err
+		}
+	}
+	return nil, ErrConflict
+}
+
+// verify is Verify of the log as it is now; what is added to it meanwhile is left for another time.
+func (l *Ledger) verify(ctx context.Context) (*Verified, error) {
 	st, err := l.State(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c := &chain{sets: map[string]string{}}
 	for c.last.Seq < st.Seq {
-		n, err := c.last.Seq, error(nil)
-		read := l.backend.entries(ctx, n+1, int(min(page, st.Seq-n)), func(e *Entry) {
-			if err == nil {
-				err = c.add(e)
+		var wrong error
+		var gap bool
+		n := c.last.Seq
+		err := l.backend.entries(ctx, n+1, int(min(page, st.Seq-n)), func(e *Entry) {
+			switch {
+			case wrong != nil || gap || c.last.Seq == st.Seq:
+			case c.last.Seq == n && e.Seq > n+1 && (n > 0 || e.Seq > st.Seq):
+				gap = true
+			default:
+				wrong = c.add(e)
 			}
 		})
 		switch {
+		case wrong != nil:
+			return nil, wrong
 		case err != nil:
 			return nil, err
-		case read != nil:
-			return nil, read
+		case gap:
+			return nil, l.overtaken(ctx, n+1)
 		case c.last.Seq == n:
 			return nil, &BrokenError{Seq: n + 1, Why: fmt.Sprintf("missing, the log should end with entry %d", st.Seq)}
 		}
@@ -64,9 +86,32 @@ func (l *Ledger) Verify(ctx context.Context) (*Verified, error) {
 		v.Entries = c.last.Seq - c.first + 1
 	}
 	if c.first > 1 && v.Entries < l.keep {
-		return nil, &BrokenError{Seq: c.first - 1, Why: "missing, although the log has room for it"}
+		// Those that were added since push out as many.
+		now, err := l.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if now.Seq-c.first+1 < l.keep {
+			return nil, &BrokenError{Seq: c.first - 1, Why: "missing, although the log has room for it"}
+		}
 	}
 	return v, nil
+}
+
+// overtaken says why a later entry came when seq was wanted: everything before it went, or it has another's place.
+func (l *Ledger) overtaken(ctx context.Context, seq int64) error {
+	oldest, err := l.Entries(ctx, 1, 1)
+	if err != nil {
+		return err
+	}
+	now, err := l.State(ctx)
+	if err != nil {
+		return err
+	}
+	if len(oldest) > 0 && oldest[0].Seq > seq && oldest[0].Seq <= now.Seq {
+		return errOvertaken
+	}
+	return &BrokenError{Seq: seq, Why: "another entry stands in its place"}
 }
 
 // chain checks entries one by one. The zero value, with a map, is before the first.
