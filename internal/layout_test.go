@@ -45,7 +45,7 @@ var rooms = map[string]room{
 	"internal/override": {hides: "what operators decide on top of the rules: whom an override meets, and how long it is in force", imports: map[string]string{
 		"internal/bucket": "an override gives a limit other numbers",
 		"internal/ledger": "overrides are settings that people change",
-		"internal/rule":   "entries of a descriptor",
+		"internal/rule":   "entries of a descriptor, and the addresses they may be",
 	}},
 	"internal/engine": {hides: "one decision: match, plan, take, verdict", imports: map[string]string{
 		"internal/bucket":   "a verdict tells a limit's numbers",

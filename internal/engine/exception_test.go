@@ -230,6 +230,7 @@ func TestOverridesDoNotAllocate(t *testing.T) {
 		"shop | [plan=pro, user=u] [both=x]",
 		"shop | [plan=pro, user=u] [remote_address=203.0.113.1]",
 		"shop | [plan=pro, user=u] [remote_address=203.0.114.1]",
+		"shop | [plan=pro, user=u] [remote_address=unknown]",
 	} {
 		req, v := parse(t, request), new(engine.Verdict)
 		if got := testing.AllocsPerRun(1000, func() {

@@ -206,7 +206,7 @@ func (o *Override) Meets(entries []rule.Entry) bool {
 			}
 			continue
 		}
-		if ip, err := netip.ParseAddr(e.Value); err == nil && o.network.Contains(ip.Unmap().WithZone("")) {
+		if ip, ok := rule.ParseAddress(e.Value); ok && o.network.Contains(ip) {
 			return true
 		}
 	}

@@ -9,7 +9,7 @@ func (l *linter) blocklist() {
 			continue
 		}
 		for _, text := range b.match.texts {
-			if _, ok := parseAddress(text); ok {
+			if _, ok := ParseAddress(text); ok {
 				l.warn(b.at, LintAddressAsText, "write it as cidr, which knows all spellings", "another spelling of the address %s is not refused", text)
 				break // enough to see what is meant
 			}

@@ -30,16 +30,16 @@ func (n *networks[V]) find(s string) (v V, ok bool) {
 	if n.table == nil {
 		return v, false
 	}
-	ip, ok := parseAddress(s)
+	ip, ok := ParseAddress(s)
 	if !ok {
 		return v, false
 	}
 	return n.table.Lookup(ip)
 }
 
-// parseAddress reads an address in any spelling: a mapped IPv4 address is IPv4, a zone is dropped. It allocates only for text that looks like an
+// ParseAddress reads the address that an entry's value is, in any spelling: a mapped IPv4 address is IPv4, a zone is dropped; ok tells that it is one. It allocates only for text that looks like an
 // address and is none.
-func parseAddress(s string) (ip netip.Addr, ok bool) {
+func ParseAddress(s string) (ip netip.Addr, ok bool) {
 	if !startsLikeAddress(s) {
 		return ip, false
 	}

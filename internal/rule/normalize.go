@@ -18,7 +18,7 @@ func (p prefixes) normalize(s string) string {
 	if !p.on {
 		return s
 	}
-	ip, ok := parseAddress(s)
+	ip, ok := ParseAddress(s)
 	if !ok {
 		return s
 	}
