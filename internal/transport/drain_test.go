@@ -178,6 +178,33 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
+// When Drain is back nobody decides any more, although it was told to hurry: what decisions need may be closed.
+func TestDrainLeavesNobodyBehind(t *testing.T) {
+	t.Parallel()
+	entered := make(chan struct{})
+	var left atomic.Bool
+	g, addr := start(t, Options{Decider: deciderFunc(func(ctx context.Context, _ *engine.Request, _ *engine.Verdict) error {
+		close(entered)
+		<-ctx.Done()
+		<-time.After(50 * time.Millisecond) // it has something to finish
+		left.Store(true)
+		return ctx.Err()
+	})})
+	c := rlsv3.NewRateLimitServiceClient(dial(t, addr))
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	calls.Go(func() { _, _ = c.ShouldRateLimit(testContext(t), fullRequest()) })
+	<-entered
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	if err := g.Drain(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("drain: got %v, want %v", err, context.Canceled)
+	}
+	if !left.Load() {
+		t.Error("drained while a call was being decided")
+	}
+}
+
 // TestDrainSendsWatchersHome holds that a health watch, which never ends by itself, is told and does not hold up a drain.
 func TestDrainSendsWatchersHome(t *testing.T) {
 	t.Parallel()

@@ -104,8 +104,9 @@ func (g *GRPC) Serve(l net.Listener) error {
 func (g *GRPC) SetServing(serving bool) { g.health.setServing(serving) }
 
 // Drain says NOT_SERVING, closes the listeners, tells every connection to go away (GOAWAY), answers what is under way and
-// returns when the connections are closed. When ctx ends first, it closes them as they are and returns ctx's error. Callers
-// that must not lose a call say SetServing(false) first and wait until the proxies have noticed. It may be called again.
+// returns when the connections are closed. When ctx ends first, it closes them as they are, and returns ctx's error as soon
+// as every request under way has noticed: none is after it. Callers that must not lose a call say SetServing(false) first and
+// wait until the proxies have noticed. It may be called again.
 func (g *GRPC) Drain(ctx context.Context) error {
 	g.health.Shutdown()
 	g.health.send()
@@ -118,7 +119,8 @@ func (g *GRPC) Drain(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		g.server.Stop() // ends GracefulStop, as soon as handlers have noticed
+		g.server.Stop()
+		<-done // GracefulStop waits for the handlers
 		return context.Cause(ctx)
 	}
 }
