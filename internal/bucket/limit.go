@@ -12,8 +12,9 @@ const MaxHits = 1<<32 - 1
 // MaxCost is dearer than any burst and debt together: 2^33. A larger cost is taken for this one.
 const MaxCost = 1 << 33
 
-// MaxLogHits is the most that hits and debt of a SlidingLog may come to, since it may remember as many entries a key.
-const MaxLogHits = 10_000
+// MaxLogHits is the most that hits and debt of a SlidingLog may come to, whoever asks for it: it may remember as many
+// entries a key, and a store reads and writes all of them at each charge.
+const MaxLogHits = 1000
 
 // MaxPeriod is the longest period: ten years of 365 days.
 const MaxPeriod = 10 * 365 * day

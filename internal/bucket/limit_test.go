@@ -109,8 +109,8 @@ func TestNewErrors(t *testing.T) {
 			"burst 1: only token_bucket, gcra and leaky_bucket have one",
 		},
 		"a log too long": {
-			bucket.Config{Algorithm: bucket.SlidingLog, Hits: 9_000, Debt: 1_001, Unit: bucket.Second},
-			"hits 9000: sliding_log remembers every hit: hits + debt must be at most 10000",
+			bucket.Config{Algorithm: bucket.SlidingLog, Hits: 900, Debt: 101, Unit: bucket.Second},
+			"hits 900: sliding_log remembers every hit: hits + debt must be at most 1000",
 		},
 		"more than ten years": {
 			bucket.Config{Hits: 1, Unit: bucket.Year, Multiplier: 11},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/engine/shorthand"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
@@ -159,5 +160,24 @@ func TestOverrideUnits(t *testing.T) {
 		if st.Unit != want || st.Requests != wantRequests {
 			t.Errorf("unit %d: got %d per %v, want %d per %v", number, st.Requests, st.Unit, wantRequests, want)
 		}
+	}
+}
+
+// A request that asks for too long a log is decided by its rule, and counted.
+func TestOverrideOfTooLongALogIsIgnored(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	e := newEngine(t, "domain: shop\ndescriptors: [{key: api, rate_limit: {algorithm: sliding_log, unit: hour, requests_per_unit: 10}}]",
+		engine.Options{Registerer: r})
+	for request, want := range map[string]string{
+		"shop | [api=x]L1000/HOUR": "OK {OK r999}",
+		"shop | [api=y]L1001/HOUR": "OK {OK r9}",
+	} {
+		if got := shorthand.FormatAnswer(decide(t, e, request)); got != want {
+			t.Errorf("%s: got %s, want %s", request, got, want)
+		}
+	}
+	if got := metrics(t, r)[`ratelimitd_overrides_invalid_total{domain="shop"}`]; got != "1" {
+		t.Errorf("got %s counted as invalid, want 1", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/bucket"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
 
@@ -62,6 +63,29 @@ func TestPrepare(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A log remembers every hit: an operator may make it as long as rules may, with its debt, and no longer.
+func TestOverOfALog(t *testing.T) {
+	t.Parallel()
+	log := bucket.Config{Algorithm: bucket.SlidingLog, Hits: 10, Unit: bucket.Hour, Debt: 300}
+	for requests, want := range map[uint32]string{
+		700: "",
+		701: "hits 701: sliding_log remembers every hit: hits + debt must be at most 1000",
+	} {
+		o := valid()
+		o.Requests = requests
+		if err := o.Prepare(start); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if _, err := o.Over(log); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%d:\n got %q\nwant %q", requests, got, want)
 		}
 	}
 }

@@ -206,9 +206,6 @@ func zone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// maxLogHits bounds what one key of a sliding_log costs a store.
-const maxLogHits = 1000
-
 // make makes the bucket's limit, or reports what stands against it. What is missing or was not understood is reported already: ones stand in for
 // it here, so that the rest of the limit is checked as well.
 func (v *validator) make(l *limitSpec) {
@@ -240,10 +237,10 @@ func (v *validator) make(l *limitSpec) {
 	if c.Unit == bucket.NoUnit {
 		c.Unit, c.Multiplier = bucket.Year, 1 // fits every calendar
 	}
-	if c.Algorithm == bucket.SlidingLog && c.Hits+c.Debt > maxLogHits {
+	if c.Algorithm == bucket.SlidingLog && c.Hits+c.Debt > bucket.MaxLogHits {
 		v.invalid(l.at.field("requests_per_unit", l.RequestsPerUnit.at),
 			"a sliding_log of %d: want at most %d with its debt, since it remembers every hit; sliding_window is close and remembers two numbers",
-			c.Hits+c.Debt, maxLogHits)
+			c.Hits+c.Debt, bucket.MaxLogHits)
 		c.Hits, c.Debt = 1, 0
 	}
 	b, err := bucket.New(c)
