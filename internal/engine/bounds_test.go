@@ -105,8 +105,13 @@ func TestTooManyChargesAreRefusedWithoutTheStore(t *testing.T) {
 	if v.Nearest != 3 {
 		t.Errorf("got nearest %d, want 3", v.Nearest)
 	}
-	if got := metrics(t, r)[`ratelimitd_too_many_charges_total{domain="shop"}`]; got != "1" {
-		t.Errorf("got %s counted, want 1", got)
+	// Shadow rules refuse nothing, however many.
+	v = decide(t, e, "shop |"+strings.Repeat(" [trial=x]", store.MaxCharges+1))
+	if v.Over || s.calls != 1 || v.Statuses[0].Over {
+		t.Errorf("shadows only: got over %v, first %+v after %d calls, want none over after 1", v.Over, v.Statuses[0], s.calls)
+	}
+	if got := metrics(t, r)[`ratelimitd_too_many_charges_total{domain="shop"}`]; got != "2" {
+		t.Errorf("got %s counted, want 2", got)
 	}
 }
 

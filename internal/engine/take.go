@@ -10,7 +10,11 @@ import (
 
 // take has the store take the charges of p, and holds the answer where a queue says so.
 func (e *Engine) take(ctx context.Context, p *plan) {
-	if p.tooMany || p.blocked != nil {
+	switch {
+	case p.blocked != nil:
+		return
+	case p.tooMany:
+		p.admitted = !p.enforces()
 		return
 	}
 	if e.shadow || !p.queued {
@@ -24,6 +28,14 @@ func (e *Engine) take(ctx context.Context, p *plan) {
 	if p.admitted {
 		e.hold(ctx, p)
 	}
+}
+
+// enforces reports whether any limit of the request is more than a shadow.
+func (p *plan) enforces() bool {
+	return slices.ContainsFunc(p.owners, func(o owner) bool {
+		r := p.matches[o.match].rule
+		return r == nil || !r.Shadow
+	})
 }
 
 // ask takes the charges and decides admission.
