@@ -17,7 +17,7 @@ type ask struct {
 
 // asksHelp explains requests in the help of the commands that take one.
 const asksHelp = `A request is written in one line: the domain, the descriptors with their entries, and
-if need be the hits: 'shop | [plan=gold, user=u1] [ip=10.0.0.1] | hits=2'. Behind a
+if need be the hits: 'shop | [tier=pro, user=u1] [path=/search] | hits=2'. Behind a
 descriptor may stand its own hits (h5; h0 looks without spending; h-5 gives back) and a
 limit of its own (L10/minute). Text with marks in it is quoted: [path="/a, b"].
 Or piece by piece, by --domain and --descriptor.`

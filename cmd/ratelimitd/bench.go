@@ -40,13 +40,13 @@ a server that stalls is charged for everyone who would have come meanwhile.
 ` + keyPlace + ` in a value of the request becomes one of --keys numbers of ten digits.
 
 ` + asksHelp,
-		Example: `  ratelimitd bench 'shop | [plan=gold, user=` + keyPlace + `]'
+		Example: `  ratelimitd bench 'shop | [tier=free, user=` + keyPlace + `]'
 
   # Latency at 3,000 requests a second, on one key of a thousand most of the time
-  ratelimitd bench --rate 3000 --keys 1000 --spread zipf 'shop | [user=` + keyPlace + `]'
+  ratelimitd bench --rate 3000 --keys 1000 --spread zipf 'shop | [tier=free, user=` + keyPlace + `]'
 
   # What a decision costs the server and Redis on this machine, and whether Redis decided it
-  ratelimitd bench --pid 4711 --redis-pid 4712 --metrics http://127.0.0.1:8082/metrics 'shop | [user=` + keyPlace + `]'`,
+  ratelimitd bench --pid PID --redis-pid PID --metrics http://127.0.0.1:8082/metrics 'shop | [tier=free, user=` + keyPlace + `]'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			req, err := a.request(args)

@@ -33,14 +33,14 @@ spent. The exit code is 0 if the request is allowed, 3 if it is denied, 4 if the
 server cannot be reached.
 
 ` + asksHelp,
-		Example: `  ratelimitd call 'shop | [plan=gold, user=u1]'
-  ratelimitd call --addr limits.internal:8081 --domain shop --descriptor plan=gold,user=u1 --hits 5
+		Example: `  ratelimitd call 'shop | [tier=pro, user=u1]'
+  ratelimitd call --addr limits.internal:8081 --domain shop --descriptor tier=pro,user=u1 --hits 5
 
   # Over TLS, with a certificate of its own
-  ratelimitd call --addr limits.internal:8081 --tls-ca ca.crt --tls-cert me.crt --tls-key me.key 'shop | [plan=gold]'
+  ratelimitd call --addr limits.internal:8081 --tls-ca ca.crt --tls-cert me.crt --tls-key me.key 'shop | [tier=pro, user=u1]'
 
   # Look without spending
-  ratelimitd call 'shop | [plan=gold, user=u1]h0' -o json
+  ratelimitd call 'shop | [tier=pro, user=u1]h0' -o json
 
   # A limit that the request brings along
   ratelimitd call --domain shop --descriptor user=u1 --override 10/minute`,

@@ -21,16 +21,17 @@ func checkCommand() *cobra.Command {
 		Short: "Check rules, and print what each limit will do",
 		Long: `Load rules as serve would, from files and directories together, and print every
 limit with what holds for it in the end: its algorithm, profile, burst and failure
-mode, defaults included.
+mode, defaults included. NAME is what override set --rule and the audit log call it:
+DOMAIN.NAME, or DOMAIN.PATH of a limit without a name.
 
 Every error is printed as file:line:col: path: message, all of them at once, and ends
 the command with 1. What loads but looks like a mistake is printed the same way, with
 the name of the finding, and ends it with 3.`,
-		Example: `  ratelimitd check ./rules
+		Example: `  ratelimitd check examples/rules
   ratelimitd check base.yaml extra.yaml
 
   # In a pipeline: the limits that let everything through while Redis is away
-  ratelimitd check ./rules -o json | jq '.limits[] | select(.on_backend_failure == "fail_open")'
+  ratelimitd check examples/rules -o json | jq '.limits[] | select(.on_backend_failure == "fail_open")'
 
   # Files of the reference service, answered as it does
   ratelimitd check --default-profile envoy /data/ratelimit/config`,
@@ -67,7 +68,8 @@ type limit struct {
 	Domain    string `json:"domain"`
 	Rule      string `json:"rule"`
 	Name      string `json:"name,omitempty"`
-	Limit     string `json:"limit"` // 100/minute, 100/5minute, "unlimited", or "none"
+	FullName  string `json:"full_name,omitempty"` // what override set --rule calls it
+	Limit     string `json:"limit"`               // 100/minute, 100/5minute, "unlimited", or "none"
 	Algorithm string `json:"algorithm,omitempty"`
 	Profile   string `json:"profile"`
 	Burst     int64  `json:"burst,omitempty"`
@@ -166,7 +168,7 @@ func limits(s *rule.Snapshot) []limit {
 // with adds what a limit says to what its rule says.
 func (row limit) with(l *rule.Limit) limit {
 	c := l.Bucket.Config()
-	row.Name = l.Name
+	row.Name, row.FullName = l.Name, l.Policy.Rule
 	row.Limit = rate(l)
 	row.Algorithm = c.Algorithm.String()
 	row.Burst = c.Burst
@@ -219,7 +221,7 @@ func limitTable(w io.Writer, list []limit) {
 			failure += ", scope " + l.Scope
 		}
 		lines = append(lines, []string{
-			l.Domain + "." + l.Rule, l.Limit, dash(l.Name), dash(l.Algorithm), dash(burst), dash(l.Period), dash(failure),
+			l.Domain + "." + l.Rule, l.Limit, dash(l.FullName), dash(l.Algorithm), dash(burst), dash(l.Period), dash(failure),
 			l.Profile, l.Mode, fmt.Sprintf("%s:%d", l.File, l.Line),
 		})
 	}

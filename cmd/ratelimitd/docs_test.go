@@ -38,7 +38,7 @@ func TestCommandLineIsDocumented(t *testing.T) {
 	}
 }
 
-// The cases that docs/cli.md and the help of test show are cases, and hold.
+// The cases that docs/cli.md and the help of test show are cases, and hold under the example rules.
 func TestDocumentedCases(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
@@ -50,11 +50,11 @@ func TestDocumentedCases(t *testing.T) {
 	if fromDoc == nil || fromHelp == nil {
 		t.Fatal("no cases are shown")
 	}
-	rules, _, err := rule.Load([]rule.File{{Name: "rules.yaml", Data: []byte(`
-domain: shop
-descriptors:
-  - {key: plan, value: gold, descriptors: [{key: user, rate_limit: {name: per-user, unit: minute, requests_per_unit: 100}}]}
-`)}}, rule.Options{})
+	shop, err := os.ReadFile(filepath.Join("..", "..", "examples", "rules", "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, _, err := rule.Load([]rule.File{{Name: "shop.yaml", Data: shop}}, rule.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,11 +28,14 @@ Nothing is spent.
 Without --redis-url every bucket is full, as for a request nobody made before. With it,
 the buckets of a running deployment are looked at.
 
+The overrides that operators set are not known here. The call Explain of the admin port
+of a running server knows them: docs/admin.md.
+
 ` + asksHelp,
-		Example: `  ratelimitd explain --rules ./rules 'shop | [plan=gold, user=u1]'
+		Example: `  ratelimitd explain --rules examples/rules 'shop | [tier=pro, user=u1]'
 
   # Why is this user denied now?
-  ratelimitd explain --rules ./rules --redis-url-file /run/secrets/redis-url 'shop | [plan=gold, user=u1]'`,
+  RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd explain --rules examples/rules 'shop | [tier=pro, user=u1]'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			x, err := explanation(cmd, args, &f, &b, &a)

@@ -21,10 +21,11 @@ looked at there. Keys are hashes under a secret, so it must be given by --key-se
 or be readable in Redis by --redis-url.
 
 ` + asksHelp,
-		Example: `  ratelimitd key --rules ./rules --redis-url redis://127.0.0.1:6379 'shop | [plan=gold, user=u1]'
+		Example: `  export RATELIMITD_REDIS_URL=redis://127.0.0.1:6379
+  ratelimitd key --rules examples/rules 'shop | [tier=pro, user=u1]'
 
   # How long until that bucket is full?
-  redis-cli pttl "$(ratelimitd key --rules ./rules --key-secret-file secret -o json 'shop | [user=u1]' | jq -r '.[0].key')"`,
+  redis-cli pttl "$(ratelimitd key --rules examples/rules -o json 'shop | [tier=free, user=u1]' | jq -r '.[0].key')"`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			if b.redis.url == "" && b.redis.urlFile == "" && b.keySecretFile == "" {

@@ -104,13 +104,13 @@ Data goes to standard output, everything else to standard error. Exit codes:
   3  the request is denied, or a check has findings
   4  the server could not be reached`,
 		Example: `  # Serve the rules of a directory, counting in memory
-  ratelimitd serve --rules ./rules
+  ratelimitd serve --rules examples/rules
 
   # What would happen to this request, and why?
-  ratelimitd explain --rules ./rules 'shop | [plan=gold, user=u1]'
+  ratelimitd explain --rules examples/rules 'shop | [tier=pro, user=u1]'
 
   # Ask a running server
-  ratelimitd call 'shop | [plan=gold, user=u1]'`,
+  ratelimitd call 'shop | [tier=pro, user=u1]'`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

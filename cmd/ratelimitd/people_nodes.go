@@ -54,7 +54,7 @@ func grantCommand() *cobra.Command {
 		Long: `Give hits back to every bucket that a request would charge, never more than were spent, and print what
 is left in each. In a sliding window those of the current window are given back.`,
 		Example: `  # Give one user everything back
-  ratelimitd grant 'shop | [plan=gold, user=u1]' --author ann --reason "our mistake"`,
+  ratelimitd grant 'shop | [tier=pro, user=u1]' --author ann --reason "our mistake"`,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			if err := m.check(); err != nil {
 				return err

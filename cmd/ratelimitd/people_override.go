@@ -19,9 +19,9 @@ func overrideCommand() *cobra.Command {
 	f := new(adminFlags)
 	return group(f, "override", "Change limits for a while", `Raise or lower a limit, exempt callers from it or block them, for a while and at once on every
 node, on top of the rules. Each override needs an expiry, an author and a reason.`,
-		`  ratelimitd override set --rule shop.pro-minute --requests 10000 --for 2h --author ann --reason "ticket 4711"
+		`  ratelimitd override set --rule shop.pro-minute --requests 6000 --for 2h --author ann --reason "ticket 4711"
   ratelimitd override list
-  ratelimitd override rm o-4f1a09c2be77 --author ann --reason over`,
+  ratelimitd override rm ID --author ann --reason over`,
 		overrideSet(f), overrideList(f), overrideRemove(f))
 }
 
@@ -34,9 +34,12 @@ func overrideSet(f *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set", Short: "Set an override, and print its ID", Args: cobra.NoArgs,
 		Long: `Set an override, and print its ID. It names a limit, or an entry, or both; an override with the
-same target is replaced. What was spent stays spent.`,
+same target is replaced. What was spent stays spent.
+
+A limit is named as ratelimitd check prints it in the column NAME: DOMAIN.NAME, such as shop.pro-minute,
+or DOMAIN.PATH of a limit without a name.`,
 		Example: `  # Ten times the pro tier's limit for two hours
-  ratelimitd override set --rule shop.pro-minute --requests 10000 --for 2h --author ann --reason "ticket 4711"
+  ratelimitd override set --rule shop.pro-minute --requests 6000 --for 2h --author ann --reason "ticket 4711"
 
   # No limit for one user of it
   ratelimitd override set --rule shop.pro-minute --entry user=u1 --exempt --for 24h --author ann --reason "load test"
@@ -87,7 +90,7 @@ same target is replaced. What was spent stays spent.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Rule, "rule", "", "the `name` of a limit, as check and the metrics print it: all its values")
+	flags.StringVar(&o.Rule, "rule", "", "the `name` of a limit, DOMAIN.NAME, as check prints it under NAME: all its values")
 	flags.StringVar(&o.Domain, "domain", "", "only in this `domain`")
 	flags.StringVar(&entry, "entry", "", "only descriptors with this entry: `KEY=VALUE`")
 	flags.StringVar(&o.Network, "network", "", "only descriptors with an address in this `CIDR`, or this address")
@@ -174,7 +177,7 @@ func overrideRemove(f *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm ID", Short: "End an override before its time", Args: cobra.ExactArgs(1),
 		Long:    `End an override before its time, on every node. Its ID is what set printed and list shows.`,
-		Example: `  ratelimitd override rm o-4f1a09c2be77 --author ann --reason over`,
+		Example: `  ratelimitd override rm ID --author ann --reason over`,
 		RunE: calls(f, func(ctx context.Context, _ *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			if err := m.check(); err != nil {
 				return err

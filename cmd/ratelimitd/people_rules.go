@@ -21,10 +21,10 @@ func rulesCommand() *cobra.Command {
 	f := new(adminFlags)
 	return group(f, "rules", "Publish the rules of a deployment", `Publish the rules of nodes that take theirs from Redis (serve --rules-from-redis), through the
 admin port of any of them. Versions are numbered; the last 20 can be rolled back to.`,
-		`  ratelimitd rules diff ./rules
-  ratelimitd rules apply ./rules --author ann --reason "ticket 4711"
+		`  ratelimitd rules diff examples/rules
+  ratelimitd rules apply examples/rules --author ann --reason "ticket 4711"
   ratelimitd rules history
-  ratelimitd rules rollback 17 --author ann --reason "too strict"`,
+  ratelimitd rules rollback VERSION --author ann --reason "too strict"`,
 		rulesGet(f), rulesDiff(f), rulesApply(f), rulesHistory(f), rulesRollback(f))
 }
 
@@ -68,7 +68,7 @@ func rulesGet(f *adminFlags) *cobra.Command {
 		Long: `Print the files of the current version, or of one that is kept. Of rules that are not published,
 print where they come from and their hash.`,
 		Example: `  ratelimitd rules get
-  ratelimitd rules get --version 17 --to ./rules`,
+  ratelimitd rules get --version VERSION --to ./rules`,
 		Args: cobra.NoArgs,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, _ []string) error {
 			r, err := c.GetRules(ctx, &v1.GetRulesRequest{Version: version})
@@ -117,7 +117,7 @@ func rulesDiff(f *adminFlags) *cobra.Command {
 		Long: `Compare rules with the current ones, limit by limit: + is new, - goes, ~ changes, and where buckets
 would start afresh it says so. Mistakes in the rules are printed with their places, and the exit
 code is 1.`,
-		Example: `  ratelimitd rules diff ./rules`,
+		Example: `  ratelimitd rules diff examples/rules`,
 		Args:    cobra.ExactArgs(1),
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			files, err := bundle(args[0])
@@ -131,6 +131,9 @@ code is 1.`,
 			return out.print(cmd.OutOrStdout(), message(d), func(w io.Writer) {
 				for _, line := range d.GetChanges() {
 					fmt.Fprintln(w, line)
+				}
+				if len(d.GetChanges()) == 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), "no difference")
 				}
 			})
 		}),
@@ -146,7 +149,7 @@ func rulesApply(f *adminFlags) *cobra.Command {
 		Use: "apply DIR|FILE", Short: "Publish rules", Args: cobra.ExactArgs(1),
 		Long: `Publish rules as the next version, and print its number. What they change is said first. If
 somebody else publishes a version meanwhile, nothing is published.`,
-		Example: `  ratelimitd rules apply ./rules --author ann --reason "ticket 4711"`,
+		Example: `  ratelimitd rules apply examples/rules --author ann --reason "ticket 4711"`,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			if err := m.check(); err != nil {
 				return err
@@ -214,7 +217,7 @@ func rulesRollback(f *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rollback VERSION", Short: "Publish an earlier version anew", Args: cobra.ExactArgs(1),
 		Long:    `Publish the content of an earlier version as the next one, and print its number.`,
-		Example: `  ratelimitd rules rollback 17 --author ann --reason "too strict"`,
+		Example: `  ratelimitd rules rollback VERSION --author ann --reason "too strict"`,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			if err := m.check(); err != nil {
 				return err

@@ -63,20 +63,20 @@ process exits with 0. A second signal ends it at once.
 Traces are sent if the environment asks for them by OpenTelemetry's own variables,
 OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 		Example: `  # Count in memory
-  ratelimitd serve --rules ./rules
+  ratelimitd serve --rules examples/rules
 
   # Share buckets through Redis; the URL, which holds a password, comes from a file
-  ratelimitd serve --rules ./rules --redis-url-file /run/secrets/redis-url
+  ratelimitd serve --rules examples/rules --redis-url-file /run/secrets/redis-url
 
   # Take the rules from Envoy Gateway
   ratelimitd serve --xds-server envoy-gateway:18001 --xds-node-id envoy-ratelimit \
     --xds-tls-cert /certs/tls.crt --xds-tls-key /certs/tls.key --xds-tls-ca /certs/ca.crt
 
   # The same by environment
-  RATELIMITD_RULES=./rules RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd serve
+  RATELIMITD_RULES=examples/rules RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd serve
 
   # Try new rules without refusing anything
-  ratelimitd serve --rules ./rules --shadow`,
+  ratelimitd serve --rules examples/rules --shadow`,
 		Args: cobra.NoArgs,
 		RunE: runsWith(
 			func(cmd *cobra.Command) []error { return f.reference.complete(cmd, f.referenceEnv, os.Environ()) },

@@ -26,14 +26,14 @@ A file of cases is YAML:
   cases:
     - name: a burst, then the rate
       steps:
-        - ask: shop | [plan=gold, user=u1] | hits=100
+        - ask: shop | [tier=free, user=u1] | hits=10
           want: OK {OK r0}            # the overall code, and each descriptor's code and remaining
-        - ask: shop | [plan=gold, user=u1]
+        - ask: shop | [tier=free, user=u1]
           want: OVER                  # leave out what does not matter: OVER, {r0}, {OK}, {none}
-          wait: 600ms                 # the exact wait until it would pass, or never
-          limit: per-user             # the name of the limit that refused it
-        - at: 1.8s                    # time since the case began; default the step before
-          ask: shop | [plan=gold, user=u1]
+          wait: 1s                    # the exact wait until it would pass, or never
+          limit: free-minute          # the name of the limit that refused it
+        - at: 3s                      # time since the case began; default the step before
+          ask: shop | [tier=free, user=u1]
           times: 3                    # ask so often; each answer must be as wanted
           want: OK
 
@@ -42,8 +42,8 @@ back) and a limit of its own (L10/minute).
 
 A step that is not answered as wanted is printed as file:line: got …, want …, and the
 command ends with 1.`,
-		Example: `  ratelimitd test rules.yaml cases.yaml
-  ratelimitd test ./rules ./tests/*.yaml -o json`,
+		Example: `  ratelimitd test examples/rules cases.yaml
+  ratelimitd test rules.yaml tests/*.yaml -o json`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			f.rules = args[0]
