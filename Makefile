@@ -25,8 +25,6 @@ UNRACED := ./internal/bucket/... ./internal/store/... ./internal/rule/... ./inte
 SOAK   ?= Outage|Soak|Churn
 SOAKED := ./cmd/ratelimitd ./internal/config ./internal/store/redisstore ./internal/limiter
 
-PROTOS := $(wildcard api/proto/*/*/*.proto api/proto/*/*/*/*.proto)
-
 .PHONY: help
 help: ## print this
 	@awk 'BEGIN { FS = ":.*## "; print "make TARGET, where TARGET is one of" } \
@@ -64,14 +62,14 @@ check: ## the quick look before a commit: format, vet, short tests, nothing left
 	@scripts/generated.sh
 
 .PHONY: lint
-lint: ## golangci-lint and, once there is a proto of ours, buf lint; the first run builds them, which takes minutes
+lint: ## golangci-lint and buf lint; the first run builds them, which takes minutes
 	$(GOLANGCI_LINT) run ./...
-	@$(if $(PROTOS),$(BUF) lint,echo 'buf lint: no proto of ours yet')
+	$(BUF) lint
 
 .PHONY: generate
-generate: ## write what is generated: the rules' JSON Schema and, once there is a proto of ours, its Go code
+generate: ## write what is generated: the rules' JSON Schema and the Go code of our proto
 	$(GO) generate ./...
-	@$(if $(PROTOS),$(BUF) generate,echo 'buf generate: no proto of ours yet')
+	$(BUF) generate
 
 .PHONY: fuzz
 fuzz: tools ## every fuzz target for FUZZTIME each, then the slow model for 10^8 operations
