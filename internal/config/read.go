@@ -10,16 +10,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 )
 
-// maxBytes bounds one file, so that a device or a wrong mount cannot exhaust memory. Rules that large are refused
+// maxBytes bounds one file, so that a wrong mount cannot exhaust memory. Rules that large are refused
 // anyway, with a smaller bound that belongs to package rule.
 const maxBytes = 16 << 20
 
 // errNoFiles says that a set of rules is empty, which is a mistake more often than a wish.
 var errNoFiles = errors.New("no rules: want at least one file named *.yaml, *.yml or *.json")
+
+// errNotRegular refuses a pipe, a socket, a device or a directory.
+var errNotRegular = errors.New("not a regular file")
 
 // Read returns the files of a rule set in name order: the file at path, whatever its name; or those of the directory
 // at path that are named *.yaml, *.yml or *.json and do not begin with a dot. Directories inside it are not entered.
@@ -84,13 +88,28 @@ func isRules(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// ReadFile returns the bytes of a file of rules, or of a file of values that they name; one that is too large is an error.
+// ReadFile returns the bytes of a file of rules, or of a file of values that they name; one that is too large is an error,
+// and so is what is no regular file: a pipe, a socket or a device could have its reader wait for ever.
 func ReadFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w", name, errNotRegular)
+	}
+	// Another file may have taken its place by now, so opening waits for nobody and the open file is asked again.
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w", name, errNotRegular)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err != nil {
 		return nil, err

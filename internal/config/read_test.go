@@ -2,10 +2,13 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,6 +90,17 @@ func TestReadErrors(t *testing.T) {
 	}
 	large := filepath.Join(dir, "large.yaml")
 	write(t, large, strings.Repeat("#", maxBytes+1))
+	pipes := filepath.Join(dir, "pipes")
+	write(t, filepath.Join(pipes, "a.yaml"), "domain: shop")
+	mkfifo(t, filepath.Join(pipes, "b.yaml"))
+	device := filepath.Join(dir, "device.yaml")
+	symlink(t, os.DevNull, device)
+	socket := filepath.Join(dir, "socket.yaml")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
 	tests := []struct {
 		name, path string
 		want       error  // matched, if set
@@ -96,6 +110,9 @@ func TestReadErrors(t *testing.T) {
 		{"empty directory", empty, errNoFiles, empty},
 		{"dangling link", dangling, fs.ErrNotExist, "b.yaml"},
 		{"too large", large, nil, "larger than 16777216 bytes"},
+		{"pipe", pipes, errNotRegular, "b.yaml: not a regular file"},
+		{"device behind a link", device, errNotRegular, "device.yaml: not a regular file"},
+		{"socket", socket, errNotRegular, "socket.yaml: not a regular file"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -108,6 +125,36 @@ func TestReadErrors(t *testing.T) {
 				t.Errorf("got %v, want %v in it", err, test.want)
 			}
 		})
+	}
+}
+
+// A pipe that nobody writes to holds up neither the rules nor the end; it is said, and the rest goes on once it is gone.
+func TestFilesFollowPastAPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rules := filepath.Join(dir, "a.yaml")
+	write(t, rules, fmt.Sprintf(good, 1))
+	w := follow(t, NewFiles(dir, FilesOptions{}), Options{})
+	pipe := filepath.Join(dir, "c.yaml")
+	mkfifo(t, pipe)
+	w.refuses(1)
+	if st := w.Status(); requests(w.Current()) != 1 || !strings.HasSuffix(st.Error, "c.yaml: not a regular file") {
+		t.Errorf("with a pipe: got a limit of %d and error %q, want 1 and that it is no regular file", requests(w.Current()), st.Error)
+	}
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, rules, fmt.Sprintf(good, 2))
+	eventually(t, "a limit of 2", func() bool { return requests(w.Current()) == 2 && w.Status().LastOK })
+	failures := w.Status().Failures
+	mkfifo(t, pipe)
+	w.refuses(failures + 1) // and follow's cleanup wants Run to end, with the pipe there
+}
+
+func mkfifo(t *testing.T, path string) {
+	t.Helper()
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
