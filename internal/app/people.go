@@ -127,6 +127,7 @@ func (a *App) report(ctx context.Context) {
 	t := time.NewTicker(reportChanges)
 	defer t.Stop()
 	var last ledger.Report
+	failing := false
 	for due := time.Now(); ; {
 		st := a.rules.Status()
 		r := ledger.Report{
@@ -135,9 +136,14 @@ func (a *App) report(ctx context.Context) {
 		}
 		if now := time.Now(); r != last || !now.Before(due) {
 			last, due = r, now.Add(ledger.ReportEvery)
-			if a.people.ledger.Report(ctx, r) != nil {
+			err := a.people.ledger.Report(ctx, r)
+			if err != nil {
 				last = ledger.Report{} // again soon
 			}
+			if err != nil && !failing && ctx.Err() == nil {
+				a.log.Warn("other nodes do not hear of this one, trying on", "error", err)
+			}
+			failing = err != nil
 		}
 		select {
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	neturl "net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -256,5 +257,33 @@ func TestOverridesWithoutRedis(t *testing.T) {
 	o.StateDir = ""
 	if _, err := adminOf(t, start(t, o)).SetOverride(t.Context(), raise(3)); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("nowhere to keep it: got %v", err)
+	}
+}
+
+// Others not hearing of this node is said once, not every second.
+func TestReportThatFailsIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const reports = "rl1:{audit}:nodes"
+	if err := server.Client().Set(t.Context(), reports, "no hash", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	o, log := options(t, windowRules)
+	o.RedisURL = app.Secret("redis://" + server.Addr)
+	start(t, o)
+	eventually(t, "it tries three times", func() bool {
+		info, err := server.Client().Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, hset, _ := strings.Cut(info, "cmdstat_hset:")
+		line, _, _ := strings.Cut(hset, "\n")
+		_, text, _ := strings.Cut(line, "failed_calls=")
+		text, _, _ = strings.Cut(text, ",")
+		n, _ := strconv.Atoi(text)
+		return n >= 3
+	})
+	if n := strings.Count(log.String(), "other nodes do not hear of this one"); n != 1 {
+		t.Errorf("said %d times, want once:\n%s", n, log)
 	}
 }

@@ -94,7 +94,7 @@ func (p *Published) Run(ctx context.Context, deliver func(Update)) error {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
 	var st ledger.State
-	delivered := "nothing yet"
+	delivered, unreadable := "nothing yet", ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,7 +109,8 @@ func (p *Published) Run(ctx context.Context, deliver func(Update)) error {
 		}
 		u, err := p.update(ctx, now)
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && now != unreadable {
+				unreadable = now
 				p.log.Error("published rules cannot be read, the last ones stay", "error", err)
 			}
 			again.Reset(publishedRetry)
