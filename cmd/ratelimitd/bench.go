@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	goproto "google.golang.org/protobuf/proto"
 
 	"github.com/ratelimitd/ratelimitd/internal/bench"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
@@ -93,11 +92,7 @@ func benchMessage(req *engine.Request) (bench.Message, error) {
 			e.Value = strings.ReplaceAll(e.Value, keyPlace, bench.Mark)
 		}
 	}
-	data, err := goproto.Marshal(wireRequest(req))
-	if err != nil {
-		return bench.Message{}, err
-	}
-	return bench.NewMessage(data)
+	return bench.NewMessage(appendRequest(nil, req))
 }
 
 func runBench(cmd *cobra.Command, l bench.Load, out *output) error {

@@ -9,13 +9,11 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 )
@@ -68,7 +66,8 @@ func call(cmd *cobra.Command, d *door, timeout time.Duration, req *engine.Reques
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
-	resp, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, wireRequest(req))
+	resp := new(rlsv3.RateLimitResponse)
+	err = conn.Invoke(ctx, rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, appendRequest(nil, req), resp, grpc.ForceCodecV2(newEncoded()))
 	if err != nil {
 		st := status.Convert(err)
 		code := exitFailure
@@ -85,29 +84,6 @@ func call(cmd *cobra.Command, d *door, timeout time.Duration, req *engine.Reques
 		return &exitError{code: exitFindings}
 	}
 	return nil
-}
-
-func wireRequest(req *engine.Request) *rlsv3.RateLimitRequest {
-	w := &rlsv3.RateLimitRequest{Domain: req.Domain, HitsAddend: req.Hits}
-	for _, d := range req.Descriptors {
-		wd := &ratelimitv3.RateLimitDescriptor{IsNegativeHits: d.Refund}
-		for _, e := range d.Entries {
-			wd.Entries = append(wd.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
-		}
-		if d.HasHits {
-			wd.HitsAddend = wrapperspb.UInt64(d.Hits)
-		}
-		if d.HasOverride {
-			wd.Limit = &ratelimitv3.RateLimitDescriptor_RateLimitOverride{
-				RequestsPerUnit: d.Override.Requests, Unit: typev3.RateLimitUnit(d.Override.Unit),
-			}
-			if d.Override.HasMultiplier {
-				wd.Limit.UnitMultiplier = wrapperspb.UInt32(d.Override.Multiplier)
-			}
-		}
-		w.Descriptors = append(w.Descriptors, wd)
-	}
-	return w
 }
 
 // answer is what call prints.
