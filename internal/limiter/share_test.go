@@ -49,24 +49,56 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Every limit that is valid has valid parts.
+// Every limit that is valid has valid parts: something of all it has, no more than it has, and no hit of it is lost
+// where the parts are not cut to a fraction.
 func TestSharesOfExtremes(t *testing.T) {
 	t.Parallel()
 	var s shares
 	for a := bucket.TokenBucket; a <= bucket.SlidingLog; a++ {
-		for _, hits := range []int64{1, 2, 9, bucket.MaxLogHits, bucket.MaxHits} {
+		made := 0
+		for _, hits := range []int64{0, 1, 2, 9, bucket.MaxLogHits, bucket.MaxHits} {
 			for _, unit := range []bucket.Unit{bucket.Second, bucket.Day, bucket.Year} {
 				for _, debt := range []int64{0, 1, bucket.MaxHits} {
 					l, err := bucket.New(bucket.Config{Algorithm: a, Hits: hits, Unit: unit, Debt: debt})
 					if err != nil {
 						continue
 					}
+					made++
 					for _, nodes := range []int64{1, 2, 7, 1000, bucket.MaxHits} {
-						s.limit(l, share{nodes, millionths})
-						s.limit(l, share{nodes, defaultFraction})
+						for _, fraction := range []int64{millionths, defaultFraction, 1} {
+							checkPart(t, l, s.limit(l, share{nodes, fraction}), share{nodes, fraction})
+						}
 					}
 				}
 			}
 		}
+		if made == 0 {
+			t.Errorf("%s: got no limit to take parts of", a)
+		}
+	}
+}
+
+// checkPart compares l with s's part of it.
+func checkPart(t *testing.T, l, part *bucket.Limit, s share) {
+	t.Helper()
+	whole, got := l.Config(), part.Config()
+	for _, n := range []struct {
+		name        string
+		whole, part int64
+		cut         bool // to the fraction
+	}{
+		{"hits", whole.Hits, got.Hits, true}, {"burst", whole.Burst, got.Burst, true}, {"debt", whole.Debt, got.Debt, false},
+	} {
+		least := min(n.whole, 1)
+		if !n.cut || s.millionths == millionths {
+			least = (n.whole + s.nodes - 1) / s.nodes
+		}
+		if n.part < least || n.part > n.whole {
+			t.Errorf("%+v of %+v: got %s %d, want %d…%d", s, whole, n.name, n.part, least, n.whole)
+		}
+	}
+	got.Hits, got.Burst, got.Debt = whole.Hits, whole.Burst, whole.Debt
+	if diff := cmp.Diff(whole, got); diff != "" {
+		t.Errorf("%+v: another limit, not a part: -whole +part:\n%s", s, diff)
 	}
 }
