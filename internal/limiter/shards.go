@@ -21,8 +21,8 @@ type Topology interface {
 	Shard(c *store.Charge) int
 	// Name returns the shard's name for metrics and logs.
 	Name(shard int) string
-	// Probe asks the shard whether it would take charges, without taking any, and may refresh what is known of the
-	// topology. It returns by ctx's deadline.
+	// Probe asks the shard whether it would take charges, by one on no caller's bucket if need be, and may refresh what
+	// is known of the topology. It returns by ctx's deadline.
 	Probe(ctx context.Context, shard int) error
 }
 

@@ -20,6 +20,7 @@ type Late struct {
 // NewLate returns the error of a request that is late for the reason why, which wraps ErrUnavailable and not ErrUnsent.
 func NewLate(why error) *Late { return &Late{why: why} }
 
+// Error says why the caller did not wait.
 func (l *Late) Error() string { return l.why.Error() }
 
 // Unwrap returns why the caller did not wait.
