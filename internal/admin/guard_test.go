@@ -171,7 +171,7 @@ func TestTokenRotates(t *testing.T) {
 // GET reaches what has no side effects, and nothing else.
 func TestGetChangesNothing(t *testing.T) {
 	t.Parallel()
-	path, h := New(Options{Unkept: "nowhere", Logger: slog.New(slog.DiscardHandler)}).Handler()
+	path, h := New(Options{Unkept: "nowhere"}).Handler()
 	for route, need := range routes(t) {
 		if !strings.HasPrefix(route, path) || need != Editor {
 			continue

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -30,18 +29,13 @@ type Options struct {
 	Ledger    *ledger.Ledger
 	Overrides *override.Keeper
 	Unkept    string
-
-	Logger *slog.Logger
 }
 
 // Server answers the calls of the admin service. Safe for concurrent use.
-type Server struct {
-	o   Options
-	log *slog.Logger
-}
+type Server struct{ o Options }
 
 // New returns a server.
-func New(o Options) *Server { return &Server{o, o.Logger} }
+func New(o Options) *Server { return &Server{o} }
 
 // Handler returns the path that all calls begin with, and what answers them: gRPC where the connection is HTTP/2, and
 // JSON.

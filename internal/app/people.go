@@ -97,7 +97,7 @@ func (a *App) newOverrides() error {
 func (a *App) newAdmin(pages *http.ServeMux) http.Handler {
 	path, service := admin.New(admin.Options{
 		Live: a.rules, Engine: a.engine, Rules: a.people.published, Publishes: a.o.RulesFromRedis,
-		Ledger: a.people.ledger, Overrides: a.people.overrides, Unkept: a.people.unkept, Logger: a.log,
+		Ledger: a.people.ledger, Overrides: a.people.overrides, Unkept: a.people.unkept,
 	}).Handler()
 	pages.Handle("GET "+path, service) // of what has no side effects
 	pages.Handle("POST "+path, service)
