@@ -36,13 +36,13 @@ func (s *Server) GetRules(ctx context.Context, r *v1.GetRulesRequest) (*v1.GetRu
 // ValidateRules implements the service.
 func (s *Server) ValidateRules(_ context.Context, r *v1.ValidateRulesRequest) (*v1.ValidateRulesResponse, error) {
 	_, warnings, err := s.o.Rules.Check(ruleFiles(r.GetFiles()))
-	return &v1.ValidateRulesResponse{Errors: mistakes(err), Warnings: texts(warnings)}, nil
+	return &v1.ValidateRulesResponse{Errors: rule.Mistakes(err), Warnings: texts(warnings)}, nil
 }
 
 // DiffRules implements the service.
 func (s *Server) DiffRules(ctx context.Context, r *v1.DiffRulesRequest) (*v1.DiffRulesResponse, error) {
 	after, warnings, err := s.o.Rules.Check(ruleFiles(r.GetFiles()))
-	out := &v1.DiffRulesResponse{Errors: mistakes(err), Warnings: texts(warnings)}
+	out := &v1.DiffRulesResponse{Errors: rule.Mistakes(err), Warnings: texts(warnings)}
 	if err != nil {
 		return out, nil
 	}
@@ -124,22 +124,6 @@ func ruleFiles(list []*v1.RuleFile) []rule.File {
 	out := make([]rule.File, len(list))
 	for i, f := range list {
 		out[i] = rule.File{Name: f.GetName(), Data: f.GetData()}
-	}
-	return out
-}
-
-// mistakes returns what is wrong with rules, a mistake each.
-func mistakes(err error) []string {
-	if err == nil {
-		return nil
-	}
-	list, ok := errors.AsType[rule.Errors](err)
-	if !ok {
-		return []string{err.Error()}
-	}
-	out := make([]string, len(list))
-	for i, e := range list {
-		out[i] = e.Error()
 	}
 	return out
 }

@@ -257,7 +257,7 @@ func (l *Live) tell(c Change) {
 
 // complain logs why a version was refused.
 func (l *Live) complain(u Update, err error) {
-	list := problems(err)
+	list := rule.Mistakes(err)
 	for _, p := range list {
 		l.log.Error("rules refused", "problem", p)
 	}
@@ -268,18 +268,6 @@ func (l *Live) complain(u Update, err error) {
 	}
 	l.log.Error("reload failed, the last good rules stay", "origin", u.Origin, "origin_version", u.Version,
 		"problems", len(list), "version", st.Version, "hash", st.Hash)
-}
-
-// problems splits what a load said into single problems, each with its place.
-func problems(err error) []string {
-	if list, ok := errors.AsType[rule.Errors](err); ok {
-		out := make([]string, len(list))
-		for i, e := range list {
-			out[i] = e.Error()
-		}
-		return out
-	}
-	return []string{err.Error()}
 }
 
 func hashOf(s *rule.Snapshot) string {

@@ -19,7 +19,7 @@ func (l *Live) refreshed(u Update, before *rule.Snapshot, o rule.Options) {
 	}
 	next, err := before.WithValues(values)
 	if err != nil {
-		for _, p := range problems(err) {
+		for _, p := range rule.Mistakes(err) {
 			l.log.Error("values refused, the last good ones stay", "problem", p)
 		}
 		return

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,11 +28,27 @@ type Errors []*Error
 
 // Error returns one Error a line.
 func (es Errors) Error() string {
-	lines := make([]string, len(es))
-	for i, e := range es {
-		lines[i] = e.Error()
+	return strings.Join(es.lines(), "\n")
+}
+
+// Mistakes returns what err says of rules, a text for each mistake: those of the Errors in it, else err as one; none for nil.
+func Mistakes(err error) []string {
+	if err == nil {
+		return nil
 	}
-	return strings.Join(lines, "\n")
+	es, ok := errors.AsType[Errors](err)
+	if !ok {
+		return []string{err.Error()}
+	}
+	return es.lines()
+}
+
+func (es Errors) lines() []string {
+	out := make([]string, len(es))
+	for i, e := range es {
+		out[i] = e.Error()
+	}
+	return out
 }
 
 // Unwrap returns the errors one by one, for errors.As.
