@@ -140,10 +140,7 @@ func limits(s *rule.Snapshot) []limit {
 	list := []limit{}
 	for _, d := range s.Domains() {
 		for _, r := range d.Rules() {
-			row := limit{Domain: d.Name, Rule: r.Path, Name: r.Name, Profile: "native", Mode: "enforce", File: r.File, Line: r.Line}
-			if d.Profile == rule.Envoy {
-				row.Profile = "envoy"
-			}
+			row := limit{Domain: d.Name, Rule: r.Path, Name: r.Name, Profile: d.Profile.String(), Mode: "enforce", File: r.File, Line: r.Line}
 			switch {
 			case r.Shadow:
 				row.Mode = "shadow"
