@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -200,7 +201,11 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	o.Reload = hangups
-	return app.Run(ctx, *o)
+	err = app.Run(ctx, *o)
+	if wrong, ok := errors.AsType[*app.OptionsError](err); ok {
+		return &exitError{exitUsage, wrong}
+	}
+	return err
 }
 
 // grpcTLS returns the options of TLS, nil if there are none.

@@ -62,8 +62,8 @@ type App struct {
 }
 
 // New builds a process that does not serve yet: the rules are loaded, the store is made (Redis is not waited for), and
-// the engine and its doors are wired. The error lists every option that is wrong, or every problem of the rules; then
-// nothing is left behind.
+// the engine and its doors are wired. The error lists every option that is wrong (an *OptionsError), or every problem of
+// the rules; then nothing is left behind.
 func New(o Options) (_ *App, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -75,7 +75,7 @@ func New(o Options) (_ *App, err error) {
 		o.StopTimeout = DefaultStopTimeout
 	}
 	if err := o.validate(); err != nil {
-		return nil, err
+		return nil, &OptionsError{err}
 	}
 	a := &App{o: o, log: o.Logger, reg: newRegistry(o.Build), failed: make(chan error, 1), listeners: map[string]net.Listener{}}
 	defer func() {

@@ -93,6 +93,15 @@ type Options struct {
 	Reload  <-chan os.Signal // Run reads the rules again at every value; nil: never
 }
 
+// OptionsError is what New returns if what it was given is wrong, be the rules right and the ports free or not.
+type OptionsError struct{ Err error }
+
+// Error says what is wrong in the words of the command line, an option a line.
+func (e *OptionsError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *OptionsError) Unwrap() error { return e.Err }
+
 // validate returns everything that is wrong, in the words of the command line.
 func (o *Options) validate() error {
 	var errs []error
@@ -119,9 +128,18 @@ func (o *Options) validate() error {
 	if o.Nodes < 0 {
 		errs = append(errs, fmt.Errorf("--nodes: %d: want 0 or more", o.Nodes))
 	}
-	if host, _, err := net.SplitHostPort(o.AdminAddr); err != nil {
-		errs = append(errs, fmt.Errorf("--admin-addr: %w", err))
-	} else if !o.AdminRemote && !o.authenticates() && !loopback(host) {
+	for _, a := range []struct {
+		flag, addr string
+		socket     bool // whether it may be one
+	}{{"--grpc-addr", o.GRPCAddr, true}, {"--http-addr", o.HTTPAddr, true}, {"--admin-addr", o.AdminAddr, false}} {
+		if a.socket && strings.HasPrefix(a.addr, socketPrefix) {
+			continue
+		}
+		if err := checkAddr(a.addr); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", a.flag, err))
+		}
+	}
+	if host, _, err := net.SplitHostPort(o.AdminAddr); err == nil && !o.AdminRemote && !o.authenticates() && !loopback(host) {
 		errs = append(errs, fmt.Errorf("--admin-addr: %q can be reached from other machines and asks for no password: "+
 			"want loopback, --admin-token-file, --admin-tls-client-ca, or --admin-remote for its pages alone", o.AdminAddr))
 	}
@@ -141,6 +159,16 @@ func (o *Options) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkAddr refuses what is no address of a port, free or not.
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err
 }
 
 // authenticates reports whether callers of the admin port must show who they are.

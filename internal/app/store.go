@@ -27,7 +27,7 @@ func (a *App) newConn() error {
 	reach.URL = string(a.o.RedisURL)
 	conn, err := redisconn.New(reach)
 	if err != nil {
-		return err
+		return &OptionsError{fmt.Errorf("--redis-url: %w", err)}
 	}
 	a.undo.add("close connections to Sentinels", func(context.Context) error { return conn.Close() })
 	a.conn = conn
