@@ -55,7 +55,11 @@ func (f *adminFlags) client() (v1connect.AdminServiceClient, error) {
 	if tr.TLSClientConfig, err = d.config(); err != nil {
 		return nil, err
 	}
-	c := &http.Client{Timeout: adminTimeout, Transport: bearer{token, tr}}
+	c := &http.Client{
+		Timeout: adminTimeout, Transport: bearer{token, tr},
+		// bearer would show the token wherever a redirect leads.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return v1connect.NewAdminServiceClient(c, strings.TrimSuffix(f.url, "/")), nil
 }
 
