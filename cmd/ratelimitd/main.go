@@ -118,6 +118,7 @@ Data goes to standard output, everything else to standard error. Exit codes:
 			return cmd.Help()
 		},
 	}
+	root.SetFlagErrorFunc(badFlag)
 	root.PersistentFlags().String("config", "", "read settings from this YAML `file`: flag names and their values")
 	root.AddCommand(serveCommand(), checkCommand(), explainCommand(), keyCommand(), callCommand(), testCommand(),
 		benchCommand(), sizeCommand(), rulesCommand(), overrideCommand(), grantCommand(), auditCommand(), nodesCommand(), versionCommand())

@@ -31,6 +31,7 @@ func (f *redisFlags) addTo(cmd *cobra.Command, purpose string) {
 	flags.StringVar(&f.conn.ServerName, "redis-server-name", "", "the `name` that certificates of Redis must have, instead of the host's; implies TLS")
 	flags.BoolVar(&f.conn.AnyName, "redis-any-name", false, "take certificates of an authority that is trusted whatever they name; implies TLS")
 	flags.BoolVar(&f.conn.SkipVerify, "redis-skip-verify", false, "trust any certificate: whoever is between sees the password; implies TLS")
+	secrets(flags, "redis-url")
 }
 
 // read returns the URL from where it was given, and warns if others can read it there.

@@ -22,6 +22,32 @@ const (
 	originFile      = "file"
 )
 
+// secretKey annotates a flag whose value may be a secret.
+const secretKey = "secret"
+
+// secrets says that the values of flags may be secrets: nothing that is said of one shows it. What the flag's type says of
+// a value it does not take must not hold it either.
+func secrets(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		if err := flags.SetAnnotation(name, secretKey, nil); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+}
+
+func isSecret(f *pflag.Flag) bool {
+	_, ok := f.Annotations[secretKey]
+	return ok
+}
+
+// badFlag is what is said of a flag of the command line that is wrong.
+func badFlag(_ *cobra.Command, err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok && isSecret(bad.GetFlag()) {
+		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, bad.Unwrap())
+	}
+	return err
+}
+
 // completeSettings gives every flag of cmd that the command line left out the value from the environment, else what more
 // says, if it is not nil, else from the config file. The error lists every setting that is wrong and says where it was
 // made.
@@ -59,6 +85,9 @@ func variable(flag string) string {
 // set gives f a value as the command line would, but leaves it to the caller to say where the value stood.
 func set(f *pflag.Flag, value, from string) error {
 	if err := f.Value.Set(value); err != nil {
+		if isSecret(f) {
+			return err
+		}
 		return fmt.Errorf("%q: %w", value, err)
 	}
 	f.Changed = true

@@ -28,6 +28,7 @@ func (f *xdsFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ca, "xds-tls-ca", "", "trust the authorities of this `file` to know it, and no others (without: the system's)")
 	flags.StringVar(&f.tlsName, "xds-tls-server-name", "", "the `name` in its certificate, if it is not the address's")
 	flags.IntVar(&f.maxMessageBytes, "xds-max-message-bytes", xds.DefaultMaxMessageBytes, "largest response that is taken from it: all rules at once")
+	secrets(flags, "xds-header", "xds-node-metadata")
 }
 
 // options translates the flags. Without a server nothing else may be said of it.
