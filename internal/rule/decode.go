@@ -57,6 +57,10 @@ func decode(f File, o Options, p *problems) *fileSpec {
 
 // parse returns the root of the file's one document, nil if it is empty.
 func (d *decoder) parse(data []byte, top place) (root *yaml.Node, ok bool) {
+	if at, msg := stray(data); msg != "" {
+		d.invalid(place{file: d.file, mark: at}, "error loading config file: yaml: %s", msg)
+		return nil, false
+	}
 	l, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
 	if err != nil {
 		d.invalid(top, "error loading config file: %v", err)
