@@ -75,10 +75,11 @@ func TestOverrideOnEveryNode(t *testing.T) {
 			}
 			var nodes []*app.App
 			for range 2 {
-				o, _ := options(t, windowRules)
+				o, log := options(t, windowRules)
 				o.RedisURL = app.Secret("redis://" + tt.user + ":secret@" + server.Addr)
 				o.RedisTimeout, o.Reconcile = 5*time.Second, tt.reconcile
 				nodes = append(nodes, start(t, o))
+				eventually(t, "the key secret is known", func() bool { return strings.Contains(log.String(), "key secret read from Redis") })
 			}
 			here, there := adminOf(t, nodes[0], connect.WithGRPC()), dial(t, nodes[1])
 			eventually(t, "the second node reports", func() bool {
