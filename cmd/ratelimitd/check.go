@@ -97,10 +97,10 @@ func check(cmd *cobra.Command, paths []string, defaultProfile string, out *outpu
 	printed := out.print(cmd.OutOrStdout(), c, func(w io.Writer) {
 		talk := cmd.ErrOrStderr()
 		if err != nil {
-			fmt.Fprintln(talk, err)
+			writeLines(talk, err.Error())
 		}
 		for _, warning := range warnings {
-			fmt.Fprintln(talk, warning)
+			writeLine(talk, "%s", warning)
 		}
 		if err == nil {
 			limitTable(w, c.Limits)

@@ -89,15 +89,15 @@ func explanation(cmd *cobra.Command, args []string, f *rulesFlags, b *bucketsFla
 func explain(w io.Writer, x *engine.Explanation) {
 	switch {
 	case x.TooMany:
-		fmt.Fprintln(w, "OVER: more limits than one request may charge")
+		writeLine(w, "OVER: more limits than one request may charge")
 	case x.Asked == nil:
 	case x.Asked.Over:
-		fmt.Fprintf(w, "OVER%s%s\n", deciding(", by ", x.Asked), again(x.Asked.RetryAfter))
+		writeLine(w, "OVER%s%s", deciding(", by ", x.Asked), again(x.Asked.RetryAfter))
 	default:
-		fmt.Fprintf(w, "OK%s\n", deciding(", nearest its edge ", x.Asked))
+		writeLine(w, "OK%s", deciding(", nearest its edge ", x.Asked))
 	}
 	if !x.Known {
-		fmt.Fprintf(w, "no rules name the domain %q\n", x.Domain)
+		writeLine(w, "no rules name the domain %q", x.Domain)
 	}
 	for i := range x.Descriptors {
 		explainDescriptor(w, x.Domain, &x.Descriptors[i])
@@ -138,33 +138,34 @@ func explainDescriptor(w io.Writer, domain string, d *engine.ExplainedDescriptor
 	case d.Hits == 1:
 		hits = "1 hit"
 	}
-	fmt.Fprintf(w, "\n[%s] %s\n", strings.Join(d.Entries, ", "), hits)
+	fmt.Fprintln(w)
+	writeLine(w, "[%s] %s", strings.Join(d.Entries, ", "), hits)
 	if d.Matched != nil {
-		fmt.Fprintf(w, "  matched with what lookups derive: [%s]\n", strings.Join(d.Matched, ", "))
+		writeLine(w, "  matched with what lookups derive: [%s]", strings.Join(d.Matched, ", "))
 	}
 	for _, l := range d.Levels {
 		if l.Node == "" {
-			fmt.Fprintf(w, "  %s: no node\n", l.Entry)
+			writeLine(w, "  %s: no node", l.Entry)
 			continue
 		}
-		fmt.Fprintf(w, "  %s: %s %s (%s)\n", l.Entry, l.Match, l.Node, l.At)
+		writeLine(w, "  %s: %s %s (%s)", l.Entry, l.Match, l.Node, l.At)
 	}
-	fmt.Fprintf(w, "  %s\n", d.Why)
+	writeLine(w, "  %s", d.Why)
 	if b := d.Blocked; b != nil {
-		fmt.Fprintf(w, "  blocked: %s %s at %s", b.Key, b.Match, b.At)
+		reason := ""
 		if b.Reason != "" {
-			fmt.Fprintf(w, ": %s", b.Reason)
+			reason = ": " + b.Reason
 		}
-		fmt.Fprintln(w)
+		writeLine(w, "  blocked: %s %s at %s%s", b.Key, b.Match, b.At, reason)
 	}
 	if d.Rule != "" {
-		fmt.Fprintf(w, "  rule %s.%s at %s%s\n", domain, d.Rule, d.At, modes(d))
+		writeLine(w, "  rule %s.%s at %s%s", domain, d.Rule, d.At, modes(d))
 	}
 	if d.Override != "" {
-		fmt.Fprintf(w, "  the request's limit: %s\n", d.Override)
+		writeLine(w, "  the request's limit: %s", d.Override)
 	}
 	for _, r := range d.Replaced {
-		fmt.Fprintf(w, "  replaced: %s\n", r)
+		writeLine(w, "  replaced: %s", r)
 	}
 	for i := range d.Charges {
 		explainCharge(w, &d.Charges[i])
@@ -190,20 +191,18 @@ func explainCharge(w io.Writer, c *engine.ExplainedCharge) {
 	if c.Multiplier > 1 {
 		multiplier = strconv.FormatUint(uint64(c.Multiplier), 10)
 	}
-	fmt.Fprintf(w, "  limit")
+	name, burst, over := "", "", ""
 	if c.Limit != "" {
-		fmt.Fprintf(w, " %q", c.Limit)
+		name = fmt.Sprintf(" %q", c.Limit)
 	}
-	fmt.Fprintf(w, " %d/%s%s %s", c.Requests, multiplier, c.Unit, c.Algorithm)
 	if c.Burst > 0 && c.Burst != int64(c.Requests) {
-		fmt.Fprintf(w, ", burst %d", c.Burst)
+		burst = fmt.Sprintf(", burst %d", c.Burst)
 	}
-	fmt.Fprintf(w, ": remaining %d", c.Remaining)
 	if c.AskedOver {
-		fmt.Fprintf(w, ", OVER%s", again(c.RetryAfter))
+		over = ", OVER" + again(c.RetryAfter)
 	}
-	fmt.Fprintln(w)
+	writeLine(w, "  limit%s %d/%s%s %s%s: remaining %d%s", name, c.Requests, multiplier, c.Unit, c.Algorithm, burst, c.Remaining, over)
 	if c.Key != "" {
-		fmt.Fprintf(w, "    key %s\n", c.Key)
+		writeLine(w, "    key %s", c.Key)
 	}
 }

@@ -56,7 +56,7 @@ func complain(w io.Writer, err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &mistakes):
-		fmt.Fprintln(w, mistakes)
+		writeLines(w, mistakes.Error())
 	default:
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			fmt.Fprintf(w, "ratelimitd: %s\n", line)

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
@@ -73,12 +74,31 @@ func columns(w io.Writer, lines [][]string) {
 	tw.Flush()
 }
 
-// printable returns s without what would move a terminal's cursor: a cell may hold what somebody else wrote.
+// writeLine writes one line for people.
+func writeLine(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, printable(fmt.Sprintf(format, args...)))
+}
+
+// writeLines writes text for people, which has several.
+func writeLines(w io.Writer, text string) {
+	for l := range strings.SplitSeq(text, "\n") {
+		writeLine(w, "%s", l)
+	}
+}
+
+// printable returns s with what would move a terminal's cursor written as in Go, \x1b: it may hold what somebody else wrote.
 func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
+	var b strings.Builder
+	for i, r := range s {
+		_, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		}
-		return unicode.ReplacementChar
-	}, s)
+	}
+	return b.String()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ func (f *rulesFlags) load(w io.Writer) (*rule.Snapshot, error) {
 		return nil, err
 	}
 	for _, warning := range warnings {
-		fmt.Fprintln(w, warning)
+		writeLine(w, "%s", warning)
 	}
 	return snapshot, nil
 }
