@@ -200,16 +200,6 @@ func rate(l *rule.Limit) string {
 func limitTable(w io.Writer, list []limit) {
 	lines := [][]string{{"RULE", "LIMIT", "NAME", "ALGORITHM", "BURST", "PERIOD", "ON FAILURE", "PROFILE", "MODE", "AT"}}
 	for _, l := range list {
-		burst := strconv.FormatInt(l.Burst, 10)
-		if l.Debt > 0 {
-			burst += " debt " + strconv.FormatInt(l.Debt, 10)
-		}
-		if l.MaxDelay != "" {
-			burst += " queue " + l.MaxDelay
-		}
-		if l.Algorithm == "" || l.Algorithm == bucket.FixedWindow.String() || l.Algorithm == bucket.SlidingWindow.String() || l.Algorithm == bucket.SlidingLog.String() {
-			burst = ""
-		}
 		failure := l.OnFailure
 		if l.Fraction != "" {
 			failure += " " + l.Fraction
@@ -218,11 +208,28 @@ func limitTable(w io.Writer, list []limit) {
 			failure += ", scope " + l.Scope
 		}
 		lines = append(lines, []string{
-			l.Domain + "." + l.Rule, l.Limit, dash(l.FullName), dash(l.Algorithm), dash(burst), dash(l.Period), dash(failure),
+			l.Domain + "." + l.Rule, l.Limit, dash(l.FullName), dash(l.Algorithm), dash(l.room()), dash(l.Period), dash(failure),
 			l.Profile, l.Mode, fmt.Sprintf("%s:%d", l.File, l.Line),
 		})
 	}
 	columns(w, lines)
+}
+
+// room says how far a limit goes beyond its rate: "20 debt 5". Windows and logs have no burst.
+func (row *limit) room() string {
+	var words []string
+	switch row.Algorithm {
+	case "", bucket.FixedWindow.String(), bucket.SlidingWindow.String(), bucket.SlidingLog.String():
+	default:
+		words = append(words, strconv.FormatInt(row.Burst, 10))
+	}
+	if row.Debt > 0 {
+		words = append(words, "debt "+strconv.FormatInt(row.Debt, 10))
+	}
+	if row.MaxDelay != "" {
+		words = append(words, "queue "+row.MaxDelay)
+	}
+	return strings.Join(words, " ")
 }
 
 // dash shows that a cell is empty on purpose.
