@@ -268,6 +268,12 @@ var dependencies = map[string]dependency{
 	"google.golang.org/grpc": {
 		why: "the transport of Envoy's services", in: []string{"internal/transport", "internal/config/xds", "internal/xdstest", "internal/app", "cmd/ratelimitd", "internal/bench/floor"},
 	},
+	"github.com/Shopify/toxiproxy/v2": {
+		why: "networks that are slow, cut or lossy, in make soak", in: []string{"internal/limiter"}, testOnly: true,
+	},
+	"github.com/rs/zerolog": {
+		why: "toxiproxy wants its logger, to be silent", in: []string{"internal/limiter"}, testOnly: true,
+	},
 	"pgregory.net/rapid": {
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
 	},
