@@ -96,12 +96,12 @@ func admit(int) (rlsv3.RateLimitResponse_Code, error) { return rlsv3.RateLimitRe
 func TestClosedLoop(t *testing.T) {
 	t.Parallel()
 	s, load := serve(t, func(n int) (rlsv3.RateLimitResponse_Code, error) {
-		switch {
-		case n%10 == 0:
+		switch n % 10 {
+		case 0:
 			return 0, status.Error(codes.Internal, "no")
-		case n%10 == 1:
+		case 1:
 			return rlsv3.RateLimitResponse_OVER_LIMIT, nil
-		case n%10 == 2:
+		case 2:
 			return rlsv3.RateLimitResponse_UNKNOWN, nil
 		default:
 			return rlsv3.RateLimitResponse_OK, nil

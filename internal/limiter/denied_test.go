@@ -289,7 +289,7 @@ func TestDeniedRecently(t *testing.T) {
 			}
 		},
 		"a second at most where the store gives back": func(t *testing.T, d denier, c store.Charge) {
-			d.Limiter.recent.givesBack = true
+			d.recent.givesBack = true
 			d.wait(time.Second - time.Microsecond)
 			if d.asked(with(c, 3)) {
 				t.Error("asked within a second")

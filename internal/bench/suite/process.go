@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,8 +44,8 @@ func (c *children) log(name string) string {
 
 // stop ends what was started, the last first.
 func (c *children) stop() {
-	for i := len(c.procs) - 1; i >= 0; i-- {
-		c.end(c.procs[i])
+	for _, cmd := range slices.Backward(c.procs) {
+		c.end(cmd)
 	}
 	c.procs = nil
 }

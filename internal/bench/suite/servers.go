@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/bench"
@@ -161,12 +162,12 @@ func (s *suite) startERL(ctx context.Context, binary string) (*server, error) {
 }
 
 func (s *suite) startLimitador(ctx context.Context, binary string, onRedis bool) (*server, error) {
-	limits := ""
+	var limits strings.Builder
 	for i := 1; i <= 3; i++ {
-		limits += fmt.Sprintf("- {namespace: bench, max_value: 1000000, seconds: 31536000, conditions: [], variables: [\"descriptors[%d].key%d\"]}\n", i-1, i)
+		fmt.Fprintf(&limits, "- {namespace: bench, max_value: 1000000, seconds: 31536000, conditions: [], variables: [\"descriptors[%d].key%d\"]}\n", i-1, i)
 	}
 	file := filepath.Join(s.children.dir, "limitador.yaml")
-	if err := os.WriteFile(file, []byte(limits), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(limits.String()), 0o644); err != nil {
 		return nil, err
 	}
 	addrs, err := freeAddrs(2)
