@@ -72,25 +72,10 @@ func NewPublished(l *ledger.Ledger, o Options) *Published {
 // Run delivers the current version, and every one that becomes current, in their order; of several in quick succession
 // perhaps the last alone. While there is none it delivers ErrNotPublished.
 func (p *Published) Run(ctx context.Context, deliver func(Update)) error {
-	states := make(chan ledger.State)
-	ended := make(chan struct{})
-	defer func() { <-ended }()
-	go func() {
-		defer close(ended)
-		failing := false
-		p.ledger.Watch(ctx, func(st ledger.State) {
-			failing = false
-			select {
-			case states <- st:
-			case <-ctx.Done():
-			}
-		}, func(err error) {
-			if !failing {
-				p.log.Warn("published rules cannot be read, the last ones stay", "error", err)
-			}
-			failing = true
-		})
-	}()
+	states, wait := p.ledger.States(ctx, func(err error) {
+		p.log.Warn("published rules cannot be read, the last ones stay", "error", err)
+	})
+	defer wait()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
 	var st ledger.State

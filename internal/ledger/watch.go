@@ -46,6 +46,29 @@ func (l *Ledger) Watch(ctx context.Context, deliver func(State), failed func(err
 	}
 }
 
+// States is Watch for who reads states from a channel. The first failure after a state goes to failed, the ones behind it
+// say no more. The function that it returns waits until the watching, which ends with ctx, has ended.
+func (l *Ledger) States(ctx context.Context, failed func(error)) (<-chan State, func()) {
+	states, ended := make(chan State), make(chan struct{})
+	go func() {
+		defer close(ended)
+		failing := false
+		l.Watch(ctx, func(st State) {
+			failing = false
+			select {
+			case states <- st:
+			case <-ctx.Done():
+			}
+		}, func(err error) {
+			if !failing {
+				failed(err)
+			}
+			failing = true
+		})
+	}()
+	return states, func() { <-ended }
+}
+
 // Announce has every process that follows call its Heard: something was done that is no change of settings.
 func (l *Ledger) Announce(ctx context.Context) {
 	if b, ok := l.backend.(interface{ announce(context.Context) }); ok {

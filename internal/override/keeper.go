@@ -120,24 +120,10 @@ func (k *Keeper) Await(ctx context.Context, seq int64) {
 // Run keeps the overrides current until ctx ends: it follows the ledger, ends those that have run out to the moment, and
 // has the audit log say of each of them, once, that it has.
 func (k *Keeper) Run(ctx context.Context) {
-	states := make(chan ledger.State)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		failing := false
-		k.o.Ledger.Watch(ctx, func(st ledger.State) {
-			failing = false
-			select {
-			case states <- st:
-			case <-ctx.Done():
-			}
-		}, func(err error) {
-			if !failing {
-				k.log.Warn("overrides cannot be read, the last ones stay", "error", err)
-			}
-			failing = true
-		})
+	states, watched := k.o.Ledger.States(ctx, func(err error) {
+		k.log.Warn("overrides cannot be read, the last ones stay", "error", err)
 	})
-	defer wg.Wait()
+	defer watched()
 	t := time.NewTimer(k.untilEnd())
 	defer t.Stop()
 	for {
