@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -51,26 +50,22 @@ func tracing(lookup func(string) (string, bool)) (app.Tracing, error) {
 	return t, nil
 }
 
-// Collecting garbage at every doubling of a heap of a few megabytes costs more than deciding: the heap may grow to nine
-// times what is live, under a limit on the whole.
-const (
-	gcPercent   = 800
-	memoryRatio = 0.9
-)
+const memoryRatio = 0.9
 
-// tuneMemory sets Go's memory limit from the container's or the machine's, and lets garbage wait under it. GOMEMLIMIT
-// and GOGC win.
-func tuneMemory(log *slog.Logger) {
+// limitMemory sets Go's memory limit from the container's or the machine's, and returns it if garbage is to be allowed
+// for under it, else 0: there is none, or GOGC says how often to collect. GOMEMLIMIT wins.
+func limitMemory(log *slog.Logger) uint64 {
 	limit, err := memlimit.Set(
 		memlimit.WithRatio(memoryRatio),
 		memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)),
 	)
 	if err != nil {
 		log.Debug("no memory limit found", "error", err)
-		return
-	}
-	if os.Getenv("GOGC") == "" && limit != math.MaxInt64 {
-		debug.SetGCPercent(gcPercent)
+		return 0
 	}
 	log.Debug("memory", "limit_bytes", limit)
+	if os.Getenv("GOGC") != "" || limit == math.MaxInt64 {
+		return 0
+	}
+	return uint64(limit)
 }

@@ -182,7 +182,7 @@ func serve(cmd *cobra.Command, o *app.Options, f *serveFlags) error {
 		return err
 	}
 	f.reference.tell(o.Logger, o)
-	tuneMemory(o.Logger)
+	o.MemoryLimit = limitMemory(o.Logger)
 
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

@@ -24,6 +24,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/servertls"
 	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
 	"github.com/ratelimitd/ratelimitd/internal/store/redisstore"
 	"github.com/ratelimitd/ratelimitd/internal/transport"
 )
@@ -42,6 +43,7 @@ type App struct {
 	admin   http.Handler
 	conn    *redisconn.Redis  // nil: the embedded store
 	redis   *redisstore.Store // nil with conn
+	buckets *memstore.Store   // in this process
 	limiter *limiter.Limiter  // nil: the embedded store of a single node
 	nodes   *limiter.Nodes    // nil with limiter
 	keyer   *store.Keyer
@@ -195,6 +197,11 @@ func (a *App) start(ctx context.Context) error {
 	}
 	if a.tls != nil {
 		a.undo.add("stop following the certificate", background(a.tls.Run))
+	}
+	if a.o.MemoryLimit > 0 {
+		g := &garbage{limit: a.o.MemoryLimit, buckets: a.buckets.Bytes}
+		g.follow()
+		a.undo.add("stop following the heap", background(g.run))
 	}
 	a.serveHTTP("admin", a.admin)
 	a.serveHTTP("http", a.http)

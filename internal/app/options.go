@@ -72,6 +72,7 @@ type Options struct {
 	Redis        redisconn.Options // how it is reached, but for the URL
 	RedisTimeout time.Duration     // 0: DefaultRedisTimeout
 	MaxBuckets   int               // in memory; 0: memstore's default, or with Redis DefaultFallbackBuckets
+	MemoryLimit  uint64            // bytes of memory under which garbage may wait; 0: as Go's GOGC has it
 	Nodes        int               // processes that share the limits; 0: learnt from Redis, or 1 without it
 	KeySpace     string            // keeps buckets apart from those of other deployments on the same Redis, which have another; "": none
 	KeySecret    Secret            // what bucket keys are derived with, 16 bytes or more; "": shared in Redis, or random without it

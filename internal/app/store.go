@@ -70,9 +70,10 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 	if buckets == 0 {
 		buckets = DefaultFallbackBuckets
 	}
+	a.buckets = memstore.New(memstore.Options{MaxBuckets: buckets, Registerer: a.reg})
 	l, err := a.limit(limiter.Options{
 		Store: redis, OwnTimer: true, Timeout: a.o.RedisTimeout, Topology: redis, GivesBack: redis.GivesBack(),
-		Local: memstore.New(memstore.Options{MaxBuckets: buckets, Registerer: a.reg}),
+		Local: a.buckets,
 	})
 	nudge.Store(a.limiter)
 	return l, err
@@ -81,11 +82,11 @@ func (a *App) newStore(tracer trace.Tracer) (store.Store, error) {
 // embedded makes the store of a process without Redis. Its own buckets are all there are, so there is nothing to fall
 // back to; but where it is one node of several, a limit with node scope must be divided.
 func (a *App) embedded() (store.Store, error) {
-	buckets := memstore.New(memstore.Options{MaxBuckets: a.o.MaxBuckets, Registerer: a.reg})
+	a.buckets = memstore.New(memstore.Options{MaxBuckets: a.o.MaxBuckets, Registerer: a.reg})
 	if a.o.Nodes <= 1 {
-		return buckets, nil
+		return a.buckets, nil
 	}
-	return a.limit(limiter.Options{Store: buckets, OwnTimer: true, Local: buckets, Remember: -1})
+	return a.limit(limiter.Options{Store: a.buckets, OwnTimer: true, Local: a.buckets, Remember: -1})
 }
 
 // limit puts the limiter over the stores that o names.

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// What a collection costs grows with what it must scan, and buckets of the embedded store hold no pointers: a table of a
+// million is as cheap to collect as an empty one. So garbage may gather in proportion to what is live beside them, not
+// to all of it, as GOGC has it: hundreds of megabytes would wait for the sake of buckets.
+const (
+	garbageLive  = 8        // bytes of garbage for each live byte that is no bucket's
+	garbageLeast = 64 << 20 // bytes: the heap of a service without buckets is a few megabytes
+
+	garbagePeriod = time.Second
+)
+
+// garbage sets how much of it may wait for a collection.
+type garbage struct {
+	limit   uint64        // on the memory of the process, in bytes
+	buckets func() uint64 // bytes of them
+	percent int           // set last; 0: none
+}
+
+// run follows the heap until ctx ends.
+func (g *garbage) run(ctx context.Context) {
+	t := time.NewTicker(garbagePeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			g.follow()
+		}
+	}
+}
+
+// follow sets the percentage that suits the heap as the last collection left it, unless it is near the present one: each
+// change stops the process for a moment.
+func (g *garbage) follow() {
+	live, roots := heap()
+	want := g.suits(live, roots)
+	if g.percent == 0 || want*10 > g.percent*11 || want*10 < g.percent*9 {
+		g.percent = want
+		debug.SetGCPercent(want)
+	}
+}
+
+// suits returns the GOGC that lets garbage gather as it may, at most half of what the limit leaves but never less than
+// garbageLeast: past the limit it is the runtime that collects, and bounds what that costs.
+func (g *garbage) suits(live, roots uint64) int {
+	scanned := live - min(live, g.buckets())
+	wait := max(garbageLeast, garbageLive*scanned)
+	if half := (g.limit - min(g.limit, live)) / 2; wait > half {
+		wait = max(garbageLeast, half)
+	}
+	const smallest = 4 << 20 // a heap below 4 MiB × GOGC ÷ 100 is not collected at all
+	return int(max(1, wait*100/max(smallest, live+roots)))
+}
+
+// heap returns what the last collection found alive, and the stacks and globals that GOGC counts beside it, in bytes.
+// Before the first all is zero.
+func heap() (live, roots uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	var bytes [3]uint64
+	for i := range samples {
+		if samples[i].Value.Kind() == metrics.KindUint64 { // else a later Go no longer knows it
+			bytes[i] = samples[i].Value.Uint64()
+		}
+	}
+	return bytes[0], bytes[1] + bytes[2]
+}
