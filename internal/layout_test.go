@@ -38,7 +38,9 @@ var rooms = map[string]room{
 	"internal/servertls": {hides: "the certificate that a port shows and the callers it admits, read again when rotated"},
 	"internal/certtest":  {hides: "how certificates are made for a test", forTests: true},
 	"internal/redistest": {hides: "how a real redis-server is started for a test", forTests: true},
-	"internal/ledger":    {hides: "where settings that people change are kept, each change with its entry in the audit log"},
+	"internal/ledger": {hides: "where settings that people change are kept, each change with its entry in the audit log", imports: map[string]string{
+		"internal/redisconn": "it tells a Redis that refuses from one that is away",
+	}},
 	"internal/rule": {hides: "the schema of rules, its compiler and the matcher", imports: map[string]string{
 		"internal/bucket": "a rule compiles to limits",
 	}},
@@ -194,7 +196,7 @@ var dependencies = map[string]dependency{
 		why: "a hash of a request that is the same on every instance, for the spread of Retry-After", in: []string{"internal/transport"},
 	},
 	"github.com/dunglas/httpsfv": {
-		why: "structured fields of the RateLimit headers", in: []string{"internal/transport"},
+		why: "whether the RateLimit headers are structured fields", in: []string{"internal/transport"}, testOnly: true,
 	},
 	"github.com/envoyproxy/go-control-plane": {
 		why: "a control plane as Envoy Gateway runs it", in: []string{"internal/xdstest"}, testOnly: true,

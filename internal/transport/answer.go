@@ -3,8 +3,6 @@ package transport
 import (
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/ratelimitd/ratelimitd/internal/engine"
 )
 
@@ -14,11 +12,16 @@ type answerer struct {
 	retryJitter bool
 	problem     bool
 	metadata    bool
-	policies    policies
+
+	referenceLimit, referenceRemaining, referenceReset header
 }
 
 func newAnswerer(o Options) *answerer {
-	return &answerer{headers: o.Headers, retryJitter: o.RetryJitter, problem: o.Problem, metadata: o.ResponseMetadata}
+	h := o.Headers
+	return &answerer{
+		headers: h, retryJitter: o.RetryJitter, problem: o.Problem, metadata: o.ResponseMetadata,
+		referenceLimit: newHeader(h.LimitHeader), referenceRemaining: newHeader(h.RemainingHeader), referenceReset: newHeader(h.ResetHeader),
+	}
 }
 
 // answer returns the encoded RateLimitResponse to c, whose verdict is decided, in a buffer of its own.
@@ -50,13 +53,15 @@ func (a *answerer) append(b []byte, c *call, now time.Time) []byte {
 	b = appendVerdict(b, v)
 	b = a.appendHeaders(b, c, now)
 	if a.problem && v.Over && !v.Envoy {
-		b = appendHeader(b, "content-type", problemContentType)
+		b = headerContentType.appendText(b, problemContentType)
+		var m mark
+		b, m = openMessage(b, responseRawBody)
 		if v.Blocked != nil {
-			c.value = append(c.value[:0], blockedProblem...)
+			b = append(b, blockedProblem...)
 		} else {
-			c.value = appendProblem(c.value[:0], deciding(v))
+			b = appendProblem(b, deciding(v))
 		}
-		b = protowire.AppendBytes(protowire.AppendTag(b, responseRawBody, protowire.BytesType), c.value)
+		b = closeMessage(b, m)
 	}
 	if a.metadata {
 		var m mark

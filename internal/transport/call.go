@@ -15,7 +15,6 @@ type call struct {
 	tooManyEntries bool
 	undecodable    error
 	verdict        engine.Verdict
-	value          []byte // scratch for one header's value
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -42,7 +41,6 @@ func (c *call) reset() {
 		req:     engine.Request{Descriptors: c.req.Descriptors[:0]},
 		entries: c.entries[:0],
 		verdict: engine.Verdict{Statuses: c.verdict.Statuses[:0]},
-		value:   c.value[:0],
 	}
 }
 

@@ -2,10 +2,16 @@ package transport
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -14,6 +20,9 @@ import (
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/store"
+	"github.com/ratelimitd/ratelimitd/internal/store/memstore"
 )
 
 // TestCommonAnswerAllocations holds what one answer allocates in decoding, headers and encoding: the message's text, and
@@ -151,6 +160,70 @@ func BenchmarkService(b *testing.B) {
 			s.Stop()
 			if err := <-served; err != nil {
 				b.Error(err)
+			}
+		})
+	}
+}
+
+// rulesFor returns n rules, each for one value of user, and one for all other values.
+func rulesFor(b *testing.B, n int) *rule.Snapshot {
+	b.Helper()
+	const perFile = 5000 // of some 80 bytes each
+	var files []rule.File
+	for first := 0; first < n; first += perFile {
+		var y strings.Builder
+		y.WriteString("domain: shop\ndescriptors:\n")
+		if first == 0 {
+			y.WriteString("  - {key: user, rate_limit: {unit: year, requests_per_unit: 1000000}}\n")
+		}
+		for i := first; i < min(n, first+perFile); i++ {
+			fmt.Fprintf(&y, "  - {key: user, value: \"%010d\", rate_limit: {unit: year, requests_per_unit: %d}}\n", i, 1_000_000+i)
+		}
+		files = append(files, rule.File{Name: fmt.Sprintf("%06d.yaml", first), Data: []byte(y.String())})
+	}
+	s, _, err := rule.Load(files, rule.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// BenchmarkAmongRules is a request from its bytes to those of its answer, in an order of chance over as many keys whatever
+// the number of rules: what differs is what the caches do not hold of the rules.
+func BenchmarkAmongRules(b *testing.B) {
+	const keys = 100_000
+	keyer, err := store.NewKeyer([]byte("sixteen or more bytes"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range []int{10, keys} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			e, err := engine.New(engine.Options{
+				Snapshots: rules{rulesFor(b, n)}, Store: memstore.New(memstore.Options{}), Keyer: keyer, Registerer: prometheus.NewRegistry(),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := newService(Options{Decider: e, Headers: Headers{IETF: true}, RetryJitter: true, Problem: true}.withDefaults(), answered{})
+			var msg []byte
+			ask := func(key int) {
+				msg = fmt.Appendf(msg[:0], "\n\x04shop\x12\x14\n\x12\n\x04user\x12\x0a%010d", key)
+				c := newCall()
+				c.undecodable = c.decode(msg)
+				out, err := s.decide(b.Context(), c, &answers)
+				if err != nil {
+					b.Fatal(err)
+				}
+				answers.Put(out)
+				c.release()
+			}
+			for i := range keys {
+				ask(i)
+			}
+			r := rand.New(rand.NewPCG(1, 2))
+			b.ReportAllocs()
+			for b.Loop() {
+				ask(r.IntN(keys))
 			}
 		})
 	}

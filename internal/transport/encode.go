@@ -127,12 +127,17 @@ func appendCode(b []byte, num protowire.Number, over bool) []byte {
 	return appendUint(b, num, uint64(code))
 }
 
+// appendTag appends the tag of a field, whose number is below 16 as all that we write are.
+func appendTag(b []byte, num protowire.Number, typ protowire.Type) []byte {
+	return append(b, byte(num)<<3|byte(typ))
+}
+
 // appendUint appends a varint field, unless it is zero, which is proto3's default.
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
+	return protowire.AppendVarint(appendTag(b, num, protowire.VarintType), v)
 }
 
 // appendText appends a string field, unless it is empty. Bytes that are not UTF-8 are replaced: a proto3 string must be
@@ -141,7 +146,7 @@ func appendText(b []byte, num protowire.Number, s string) []byte {
 	if s == "" {
 		return b
 	}
-	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), strings.ToValidUTF8(s, "\uFFFD"))
+	return protowire.AppendString(appendTag(b, num, protowire.BytesType), strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // mark is where an open message's content begins.
@@ -149,7 +154,7 @@ type mark int
 
 // openMessage begins a message field, whose content is what is appended until closeMessage.
 func openMessage(b []byte, num protowire.Number) ([]byte, mark) {
-	b = append(protowire.AppendTag(b, num, protowire.BytesType), 0) // a byte for the length
+	b = append(appendTag(b, num, protowire.BytesType), 0) // a byte for the length
 	return b, mark(len(b))
 }
 

@@ -226,8 +226,15 @@ func checkField(t *testing.T, value string, s *engine.Status, param string, want
 	if !ok {
 		t.Fatalf("%q: got %T, want an Item", value, list[0])
 	}
-	if name := policyName(limitLabel(s)); item.Value != name {
+	name := limitLabel(s)
+	if name == "" {
+		name = "default"
+	}
+	if name = printable(name, maxPolicyName); item.Value != name {
 		t.Fatalf("%q: got name %q, want %q", value, item.Value, name)
+	}
+	if canonical, err := httpsfv.Marshal(list); err != nil || canonical != value {
+		t.Fatalf("got %q, want it as a library writes it: %q, %v", value, canonical, err)
 	}
 	if got, _ := item.Params.Get(param); got != want {
 		t.Fatalf("%q: got %s=%v, want %d", value, param, got, want)
@@ -237,28 +244,6 @@ func checkField(t *testing.T, value string, s *engine.Status, param string, want
 			if n, ok := got.(int64); !ok || n <= 0 {
 				t.Fatalf("%q: got %s=%v, want a positive integer", value, p, got)
 			}
-		}
-	}
-}
-
-func TestPoliciesAreBounded(t *testing.T) {
-	t.Parallel()
-	p := policies{known: make(map[policyKey]policy)}
-	for i := range maxPolicies - 5 {
-		p.known[policyKey{requests: uint32(i)}] = policy{}
-	}
-	for i := range 10 {
-		s := &engine.Status{Path: strings.Repeat("k", 1<<10), Requests: uint32(i), Unit: bucket.Minute}
-		if got, want := p.of(s), newPolicy(policyKey{name: s.Path, requests: uint32(i), unit: bucket.Minute}); got != want {
-			t.Fatalf("policy %d: got %+v, want %+v", i, got, want)
-		}
-	}
-	if len(p.known) > maxPolicies {
-		t.Errorf("got %d policies, want at most %d", len(p.known), maxPolicies)
-	}
-	for k := range p.known {
-		if len(k.name) > maxPolicyName {
-			t.Fatalf("a name of %d bytes is kept, want at most %d", len(k.name), maxPolicyName)
 		}
 	}
 }

@@ -174,9 +174,9 @@ func appendValue(b []byte, v any) []byte {
 	var m mark
 	switch v := v.(type) {
 	case nil:
-		return protowire.AppendVarint(protowire.AppendTag(b, valueNull, protowire.VarintType), 0)
+		return protowire.AppendVarint(appendTag(b, valueNull, protowire.VarintType), 0)
 	case bool:
-		return protowire.AppendVarint(protowire.AppendTag(b, valueBool, protowire.VarintType), protowire.EncodeBool(v))
+		return protowire.AppendVarint(appendTag(b, valueBool, protowire.VarintType), protowire.EncodeBool(v))
 	case map[string]any:
 		b, m = openMessage(b, valueStruct)
 		b = appendStruct(b, v)
@@ -194,7 +194,7 @@ func appendValue(b []byte, v any) []byte {
 		return appendStringValue(b, v)
 	default:
 		if f, ok := number(v); ok {
-			return protowire.AppendFixed64(protowire.AppendTag(b, valueNumber, protowire.Fixed64Type), math.Float64bits(f))
+			return protowire.AppendFixed64(appendTag(b, valueNumber, protowire.Fixed64Type), math.Float64bits(f))
 		}
 		return appendStringValue(b, fmt.Sprint(v))
 	}
@@ -203,7 +203,7 @@ func appendValue(b []byte, v any) []byte {
 // appendStringValue appends a string of a oneof, which is written even when empty.
 func appendStringValue(b []byte, s string) []byte {
 	if s == "" {
-		return protowire.AppendString(protowire.AppendTag(b, valueString, protowire.BytesType), "")
+		return protowire.AppendString(appendTag(b, valueString, protowire.BytesType), "")
 	}
 	return appendText(b, valueString, s)
 }

@@ -11,6 +11,10 @@ const (
 	problemQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	problemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 	problemContentType     = "application/problem+json"
+
+	// What all bodies of one kind begin with.
+	exceededProblem = `{"type":"` + problemQuotaExceeded + `","title":"Quota Exceeded","status":429`
+	reducedProblem  = `{"type":"` + problemReducedCapacity + `","title":"Temporary Reduced Capacity","status":429`
 )
 
 // maxProblem bounds the bytes of a body.
@@ -22,20 +26,14 @@ const blockedProblem = `{"type":"about:blank","title":"Too Many Requests","statu
 // appendProblem appends the body of a denial by s as problem+json (RFC 9457); s is nil if no limit refused it. The
 // names in it are ours, so it holds nothing that a caller sent.
 func appendProblem(b []byte, s *engine.Status) []byte {
-	kind, title := problemQuotaExceeded, "Quota Exceeded"
 	if s != nil && s.Unpaid {
-		kind, title = problemReducedCapacity, "Temporary Reduced Capacity"
+		b = append(b, reducedProblem...)
+	} else {
+		b = append(b, exceededProblem...)
 	}
-	b = append(b, `{"type":"`...)
-	b = append(b, kind...)
-	b = append(b, `","title":"`...)
-	b = append(b, title...)
-	b = append(b, `","status":429`...)
 	if s == nil {
 		return append(b, '}')
 	}
-	// Quoting of printable ASCII is the same in Go and in JSON.
-	name := policyName(limitLabel(s))
 	if !s.Unpaid {
 		b = append(b, `,"detail":"Allowed are `...)
 		b = strconv.AppendUint(b, uint64(s.Requests), 10)
@@ -51,6 +49,6 @@ func appendProblem(b []byte, s *engine.Status) []byte {
 		b = append(b, `."`...)
 	}
 	b = append(b, `,"violated-policies":[`...)
-	b = strconv.AppendQuote(b, name)
+	b = appendName(b, s)
 	return append(b, "]}"...)
 }
