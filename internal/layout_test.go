@@ -124,8 +124,12 @@ var rooms = map[string]room{
 		"internal/bench":            "it loads servers",
 		"internal/bench/floor":      "it serves the floor in a process of its own",
 		"internal/bucket":           "the limit that Redis alone is asked for",
-		"internal/store":            "a charge of that limit",
+		"internal/engine":           "it counts what a decision allocates",
+		"internal/rule":             "it counts what a match allocates",
+		"internal/store":            "a charge of that limit, and a key",
+		"internal/store/memstore":   "the store of that decision",
 		"internal/store/redisstore": "the command that takes it",
+		"internal/transport":        "gRPC alone is set up as ours",
 	}},
 	"cmd/ratelimitd": {hides: "flags, environment and exit codes", imports: map[string]string{
 		"api/proto/ratelimitd/v1":                     "messages of the admin service",
@@ -280,7 +284,7 @@ var dependencies = map[string]dependency{
 		why: "properties that hold for drawn input", in: []string{"*"}, testOnly: true,
 	},
 	"google.golang.org/protobuf": {
-		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"api/proto/ratelimitd/v1", "internal/admin", "internal/transport", "internal/config/xds", "internal/xdstest", "cmd/ratelimitd", "internal/bench/suite"},
+		why: "protowire for our codec, protojson for /json, resources of a control plane", in: []string{"api/proto/ratelimitd/v1", "internal/admin", "internal/transport", "internal/config/xds", "internal/xdstest", "cmd/ratelimitd", "internal/bench/floor", "internal/bench/suite"},
 	},
 }
 

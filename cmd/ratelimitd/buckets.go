@@ -36,12 +36,12 @@ func (f *bucketsFlags) addTo(cmd *cobra.Command) {
 // explainer is an engine that only explains.
 type explainer struct {
 	*engine.Engine
-	keyed bool // keys are those of a deployment; else of nobody
-	live  bool // buckets are those of a deployment; else all are full
+	keyed bool   // keys are those of a deployment; else of nobody
+	live  *heard // buckets are those of a deployment; nil: all are full
 	close func() error
 }
 
-// explainer returns one over the buckets that the flags name. The error has exit code 4 if Redis cannot be reached.
+// explainer returns one over the buckets that the flags name.
 func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*explainer, error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	url, err := f.redis.read(cmd, log)
@@ -71,13 +71,14 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 			return nil, errors.Join(err, conn.Close())
 		}
 		x.close = func() error { return errors.Join(redis.Close(), conn.Close()) }
-		x.live, buckets = true, redis
+		x.live = &heard{Store: redis}
+		buckets = x.live
 		if err := locate(cmd.Context(), redis); err != nil {
-			return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
+			return nil, errors.Join(err, x.close())
 		}
 		if !x.keyed {
 			if err := learn(cmd.Context(), redis, keyer, f.keySpace); err != nil {
-				return nil, errors.Join(&exitError{exitUnreachable, err}, x.close())
+				return nil, errors.Join(err, x.close())
 			}
 			x.keyed = true
 		}
@@ -94,7 +95,7 @@ func locate(ctx context.Context, redis *redisstore.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if err := redis.Ready(ctx); err != nil {
-		return fmt.Errorf("--redis-url: %w", err)
+		return unpaid(err)
 	}
 	return nil
 }
@@ -105,9 +106,29 @@ func learn(ctx context.Context, redis *redisstore.Store, keyer *store.Keyer, spa
 	defer cancel()
 	secret, err := redis.Secret(ctx)
 	if err != nil {
-		return fmt.Errorf("--redis-url: %w", err)
+		return unpaid(err)
 	}
 	return keyer.Learn(store.Spaced(secret, space))
+}
+
+// unpaid gives an error of Redis its words and its exit code: 4 unless it is a refusal.
+func unpaid(err error) error {
+	if refused := redisconn.Refusal(err); refused != nil {
+		return fmt.Errorf("--redis-url: %w", refused)
+	}
+	return &exitError{exitUnreachable, fmt.Errorf("--redis-url: %w", err)}
+}
+
+// heard is a store that remembers why it did not answer last.
+type heard struct {
+	store.Store
+	err error
+}
+
+// Take implements store.Store.
+func (h *heard) Take(ctx context.Context, charges []store.Charge, out []store.Decision) error {
+	h.err = h.Store.Take(ctx, charges, out)
+	return h.err
 }
 
 // fixed are rules that never change.

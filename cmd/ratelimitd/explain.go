@@ -74,8 +74,8 @@ func explanation(cmd *cobra.Command, args []string, f *rulesFlags, b *bucketsFla
 	for i := range e.Descriptors {
 		for j := range e.Descriptors[i].Charges {
 			c := &e.Descriptors[i].Charges[j]
-			if x.live && c.Unpaid {
-				return nil, &exitError{exitUnreachable, errors.New("--redis-url: Redis did not answer")}
+			if x.live != nil && c.Unpaid {
+				return nil, unpaid(x.live.err)
 			}
 			if !x.keyed {
 				c.Key = ""

@@ -22,7 +22,7 @@ const (
 	exitFailure     = 1 // it could not be done, or rules are wrong
 	exitUsage       = 2 // the command line, the environment or the config file is wrong
 	exitFindings    = 3 // the request is denied; the rules load, but something in them looks wrong
-	exitUnreachable = 4 // a server could not be reached
+	exitUnreachable = 4 // a server or its Redis could not be reached, or did not answer
 )
 
 func main() { os.Exit(run(asCalled(os.Args), os.Stdout, os.Stderr)) }
@@ -102,7 +102,7 @@ Data goes to standard output, everything else to standard error. Exit codes:
   1  it could not be done, or the rules are wrong
   2  the command line, the environment or the config file is wrong
   3  the request is denied, or a check has findings
-  4  the server could not be reached`,
+  4  the server, or its Redis, could not be reached or did not answer`,
 		Example: `  # Serve the rules of a directory, counting in memory
   ratelimitd serve --rules examples/rules
 

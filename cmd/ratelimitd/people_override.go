@@ -112,12 +112,15 @@ func overrideList(f *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the overrides that are in force", Args: cobra.NoArgs,
 		Long: `List the overrides that are in force on the node that is asked. Those that have run out are in the
-audit log only.`,
+audit log only. If it cannot read what others may have set, it says so.`,
 		Example: `  ratelimitd override list -o json`,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, _ []string) error {
 			r, err := c.ListOverrides(ctx, &v1.ListOverridesRequest{})
 			if err != nil {
 				return err
+			}
+			if r.GetProblem() != "" {
+				writeLine(cmd.ErrOrStderr(), "there may be others, which this node has not heard of: %s", r.GetProblem())
 			}
 			return out.print(cmd.OutOrStdout(), message(r), func(w io.Writer) {
 				lines := [][]string{{"ID", "TARGET", "DOES", "UNTIL", "AUTHOR", "REASON"}}

@@ -95,7 +95,7 @@ func request(text string) (*engine.Request, error) {
 // undecided is the error of a request that cannot be decided at all.
 func undecided(err error) error {
 	if errors.Is(err, engine.ErrNoRules) {
-		return connect.NewError(connect.CodeUnavailable, err)
+		return connect.NewError(connect.CodeFailedPrecondition, err)
 	}
 	return connect.NewError(connect.CodeInvalidArgument, err)
 }

@@ -87,14 +87,21 @@ func overLimit(o *override.Override, l *rule.Limit) error {
 	return nil
 }
 
-// ListOverrides implements the service.
-func (s *Server) ListOverrides(context.Context, *v1.ListOverridesRequest) (*v1.ListOverridesResponse, error) {
+// ListOverrides implements the service. Without any it says so only if it is known.
+func (s *Server) ListOverrides(ctx context.Context, _ *v1.ListOverridesRequest) (*v1.ListOverridesResponse, error) {
 	if err := s.kept(); err != nil {
 		return nil, err
 	}
+	unread := s.o.Overrides.Sync(ctx)
 	out := &v1.ListOverridesResponse{Sequence: s.o.Overrides.Seq()}
 	for _, o := range s.o.Overrides.Current() {
 		out.Overrides = append(out.Overrides, overrideProto(o))
+	}
+	if unread != nil {
+		if len(out.Overrides) == 0 {
+			return nil, fail(unread)
+		}
+		out.Problem = unread.Error()
 	}
 	return out, nil
 }

@@ -59,16 +59,16 @@ func fail(err error) error {
 		}
 		return false
 	}
-	code := connect.CodeUnavailable // the ledger did not answer
+	code := connect.CodeFailedPrecondition // what the ledger is kept in refuses, or is not as it must be
 	switch {
+	case is(ledger.ErrUnavailable):
+		code = connect.CodeUnavailable
 	case errors.As(err, &mistakes), errors.As(err, &invalid), is(config.ErrEmpty, config.ErrNoReason):
 		code = connect.CodeInvalidArgument
 	case is(config.ErrStale, ledger.ErrConflict):
 		code = connect.CodeAborted
 	case is(override.ErrUnknown, config.ErrNoVersion):
 		code = connect.CodeNotFound
-	case is(config.ErrNotPublished):
-		code = connect.CodeFailedPrecondition
 	case errors.As(err, &broken):
 		code = connect.CodeDataLoss
 	}

@@ -13,6 +13,9 @@ import (
 // ErrConflict says that others changed the state again and again while this change was being made.
 var ErrConflict = errors.New("changed by others at the same time")
 
+// ErrUnavailable says that the store of the ledger could not be reached, did not answer in time, or cannot answer now.
+var ErrUnavailable = errors.New("not available")
+
 // attempts bounds how often a change is made anew on what others made of the state meanwhile.
 const attempts = 50
 
@@ -65,6 +68,7 @@ type Ledger struct {
 	mu       sync.Mutex // guards the rest
 	watchers map[chan struct{}]struct{}
 	own      Report
+	ownErr   error // the others were not told of own
 }
 
 func newLedger(b backend, o Options) *Ledger {
@@ -101,7 +105,7 @@ func (l *Ledger) Blob(ctx context.Context, digest string) (string, error) {
 // Commit makes a change: decide is told the state and returns what to do about it, or why nothing can be done. If others
 // are faster it is asked again with what they left, so it must have no effect of its own. When Commit returns an entry,
 // it and its change are kept, and everybody who watches is being told. An error that is neither decide's nor ErrConflict
-// is of a store that did not answer: then the change may have been made.
+// is the store's; if it is ErrUnavailable, the change may have been made.
 func (l *Ledger) Commit(ctx context.Context, decide func(State) (*Change, error)) (*Entry, error) {
 	for range attempts {
 		st, err := l.State(ctx)

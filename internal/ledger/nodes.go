@@ -3,7 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"time"
 )
 
@@ -35,9 +35,15 @@ type reporter interface {
 // Report tells the other nodes what this one says of itself.
 func (l *Ledger) Report(ctx context.Context, r Report) error {
 	r.Node, r.Time = l.o.Node, l.o.Now().UTC()
+	err := l.tell(ctx, r)
 	l.mu.Lock()
-	l.own = r
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.own, l.ownErr = r, err
+	return err
+}
+
+// tell has the other nodes know what r says, if there can be any.
+func (l *Ledger) tell(ctx context.Context, r Report) error {
 	b, ok := l.backend.(reporter)
 	if !ok {
 		return nil
@@ -49,13 +55,15 @@ func (l *Ledger) Report(ctx context.Context, r Report) error {
 	return b.report(ctx, r.Node, string(text))
 }
 
-// Reports returns what the nodes that are alive say of themselves, in any order.
+// Reports returns what the nodes that are alive say of themselves, in any order. It is an error if this one, which is, is
+// not among them because it cannot report: then others may be missing too.
 func (l *Ledger) Reports(ctx context.Context) ([]Report, error) {
+	l.mu.Lock()
+	own, ownErr := l.own, l.ownErr
+	l.mu.Unlock()
 	b, ok := l.backend.(reporter)
 	if !ok {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return []Report{l.own}, nil
+		return []Report{own}, nil
 	}
 	texts, err := b.reports(ctx)
 	if err != nil {
@@ -74,12 +82,15 @@ func (l *Ledger) Reports(ctx context.Context) ([]Report, error) {
 	if len(dead) > 0 {
 		_ = b.bury(ctx, dead) // the next who asks does it
 	}
+	if ownErr != nil && !slices.ContainsFunc(out, func(r Report) bool { return r.Node == l.o.Node }) {
+		return nil, ownErr
+	}
 	return out, nil
 }
 
 func (b *redisBackend) report(ctx context.Context, node, text string) error {
 	if err := b.c.HSet(ctx, b.keys.nodes, node, text).Err(); err != nil {
-		return fmt.Errorf("report to Redis: %w", err)
+		return failed("report to Redis", err)
 	}
 	return nil
 }
@@ -87,7 +98,7 @@ func (b *redisBackend) report(ctx context.Context, node, text string) error {
 func (b *redisBackend) reports(ctx context.Context) (map[string]string, error) {
 	texts, err := b.c.HGetAll(ctx, b.keys.nodes).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read nodes in Redis: %w", err)
+		return nil, failed("read nodes in Redis", err)
 	}
 	return texts, nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 )
 
 // headField is the field of the state that holds seq and hash of the last entry.
@@ -68,10 +70,18 @@ type redisBackend struct {
 
 func (b *redisBackend) close() error { return nil }
 
+// failed returns the error of a command: a refusal, or ErrUnavailable.
+func failed(doing string, err error) error {
+	if refused := redisconn.Refusal(err); refused != nil {
+		return fmt.Errorf("%s: %w", doing, refused)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+}
+
 func (b *redisBackend) state(ctx context.Context) (State, error) {
 	fields, err := b.c.HGetAll(ctx, b.keys.state).Result()
 	if err != nil {
-		return State{}, fmt.Errorf("read settings in Redis: %w", err)
+		return State{}, failed("read settings in Redis", err)
 	}
 	st := State{Fields: fields}
 	if head, ok := fields[headField]; ok {
@@ -110,7 +120,7 @@ func (b *redisBackend) commit(ctx context.Context, e *Entry, c *Change) (bool, e
 	}
 	done, err := commitScript.Run(ctx, b.c, []string{b.keys.state, b.keys.log, b.keys.blobs}, args...).Int()
 	if err != nil {
-		return false, fmt.Errorf("change settings in Redis: %w", err)
+		return false, failed("change settings in Redis", err)
 	}
 	if done == 1 {
 		b.announce(ctx)
@@ -127,7 +137,7 @@ func (b *redisBackend) entries(ctx context.Context, seq int64, n int, yield func
 	}
 	lines, err := entriesScript.Run(ctx, b.c, []string{b.keys.log}, seq, n).StringSlice()
 	if err != nil {
-		return fmt.Errorf("read audit log in Redis: %w", err)
+		return failed("read audit log in Redis", err)
 	}
 	if len(lines) == 0 {
 		return nil
@@ -152,7 +162,7 @@ func (b *redisBackend) blob(ctx context.Context, digest string) (string, error) 
 		return "", fmt.Errorf("value %.12s…: no longer kept", digest)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read value in Redis: %w", err)
+		return "", failed("read value in Redis", err)
 	}
 	return value, nil
 }

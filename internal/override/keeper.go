@@ -117,6 +117,20 @@ func (k *Keeper) Await(ctx context.Context, seq int64) {
 	}
 }
 
+// Sync blocks until this node has acted on all that the ledger says now. The error says that it has not, within a second or
+// at all: then the ledger may have overrides that Current lacks.
+func (k *Keeper) Sync(ctx context.Context) error {
+	st, err := k.o.Ledger.State(ctx)
+	if err != nil {
+		return err
+	}
+	k.Await(ctx, st.Seq)
+	if seq := k.Seq(); seq < st.Seq {
+		return fmt.Errorf("this node has acted on entry %d of %d: %w", seq, st.Seq, ledger.ErrUnavailable)
+	}
+	return nil
+}
+
 // Run keeps the overrides current until ctx ends: it follows the ledger, ends those that have run out to the moment, and
 // has the audit log say of each of them, once, that it has.
 func (k *Keeper) Run(ctx context.Context) {

@@ -1177,7 +1177,9 @@ type ListOverridesResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Overrides []*Override            `protobuf:"bytes,1,rep,name=overrides,proto3" json:"overrides,omitempty"`
 	// The number of the last audit entry that this node has acted on.
-	Sequence      int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Why there may be others, which this node has not heard of. Empty: there are none.
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1224,6 +1226,13 @@ func (x *ListOverridesResponse) GetSequence() int64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+func (x *ListOverridesResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 type RemoveOverrideRequest struct {
@@ -2210,10 +2219,11 @@ const file_ratelimitd_v1_admin_proto_rawDesc = "" +
 	"\x13SetOverrideResponse\x123\n" +
 	"\boverride\x18\x01 \x01(\v2\x17.ratelimitd.v1.OverrideR\boverride\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x16\n" +
-	"\x14ListOverridesRequest\"j\n" +
+	"\x14ListOverridesRequest\"\x84\x01\n" +
 	"\x15ListOverridesResponse\x125\n" +
 	"\toverrides\x18\x01 \x03(\v2\x17.ratelimitd.v1.OverrideR\toverrides\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x84\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\x84\x01\n" +
 	"\x15RemoveOverrideRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
