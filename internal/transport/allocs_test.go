@@ -65,7 +65,7 @@ descriptors:
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare := grpc.NewServer(append(tuning(), grpc.ForceServerCodecV2(raw{make([]byte, 200)}))...)
+	bare := grpc.NewServer(append(Tuning(), grpc.ForceServerCodecV2(raw{make([]byte, 200)}))...)
 	answer := new(struct{})
 	desc := rls
 	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {

@@ -131,9 +131,9 @@ func BenchmarkService(b *testing.B) {
 		options  []grpc.ServerOption
 	}{
 		{"generated", generated, nil},
-		{"generated, tuned", generated, tuning()},
+		{"generated, tuned", generated, Tuning()},
 		{"ours", ours, codec},
-		{"ours, tuned", ours, append(codec, tuning()...)},
+		{"ours, tuned", ours, append(codec, Tuning()...)},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
