@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ratelimitd/ratelimitd/internal/redisconn"
@@ -41,4 +43,80 @@ func TestRefusedOrUnavailable(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", what, err, ErrUnavailable)
 		}
 	}
+}
+
+// A change that Redis refuses in the middle, for want of one right or for a key of another type, leaves nothing.
+func TestRefusedChangeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	change := func(State) (*Change, error) {
+		return &Change{
+			What: "all that a change can do", Set: map[string]string{"n": "7", "gone": ""},
+			Blobs: map[string]string{Digest("x"): "x"}, Drop: []string{Digest("y")},
+		}, nil
+	}
+	spoils := map[string][]any{}
+	for _, right := range []string{"hset", "hdel", "rpush", "ltrim"} {
+		spoils["no right to "+right] = []any{"acl", "setuser", "user", "-" + right}
+	}
+	for _, key := range []string{plain.state, plain.log, plain.blobs} {
+		others := []any{"acl", "setuser", "user", "resetkeys", "%R~*"}
+		for _, other := range []string{plain.state, plain.log, plain.blobs} {
+			if other != key {
+				others = append(others, "~"+other)
+			}
+		}
+		spoils[key+" may only be read"] = others
+		spoils[key+" is of another type"] = []any{"set", key, "text"}
+	}
+	spoils["memory is full"] = []any{"config", "set", "maxmemory", "1"}
+	for name, spoil := range spoils {
+		for _, before := range []int{0, 2} {
+			if before == 0 && name == "memory is full" {
+				continue // what little the first entry takes
+			}
+			t.Run(fmt.Sprintf("%s, after %d changes", name, before), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t)
+				ctx, admin := t.Context(), server.Client()
+				if err := admin.Do(ctx, "acl", "setuser", "user", "on", ">word", "~*", "&*", "+@all").Err(); err != nil {
+					t.Fatal(err)
+				}
+				c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "user", Password: "word", MaxRetries: -1, Protocol: 2, DisableIdentity: true})
+				defer c.Close()
+				l := NewRedis(c, Options{})
+				for range before {
+					if _, err := l.Commit(ctx, count); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := admin.Do(ctx, spoil...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				was := dump(t, admin)
+				if _, err := l.Commit(ctx, change); redisconn.Refusal(err) == nil {
+					t.Errorf("got %v, want a refusal", err)
+				}
+				if diff := cmp.Diff(was, dump(t, admin)); diff != "" {
+					t.Errorf("what is kept (-before +after):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// dump returns all that c holds, by key.
+func dump(t *testing.T, c *redis.Client) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, key := range c.Keys(t.Context(), "*").Val() {
+		switch kind := c.Type(t.Context(), key).Val(); kind {
+		case "hash":
+			out[key] = fmt.Sprint(c.HGetAll(t.Context(), key).Val())
+		case "list":
+			out[key] = fmt.Sprint(c.LRange(t.Context(), key, 0, -1).Val())
+		default:
+			out[key] = kind
+		}
+	}
+	return out
 }
