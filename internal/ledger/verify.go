@@ -81,6 +81,9 @@ func (l *Ledger) verify(ctx context.Context) (*Verified, error) {
 	if err := c.agrees(st); err != nil {
 		return nil, err
 	}
+	if err := l.ends(ctx, st.Seq); err != nil {
+		return nil, err
+	}
 	v := &Verified{First: c.first, Last: c.last.Seq, Hash: c.last.Hash}
 	if c.first > 0 {
 		v.Entries = c.last.Seq - c.first + 1
@@ -96,6 +99,19 @@ func (l *Ledger) verify(ctx context.Context) (*Verified, error) {
 		}
 	}
 	return v, nil
+}
+
+// ends returns an error if there are entries behind seq that the settings were not made by: then it is the settings that went.
+func (l *Ledger) ends(ctx context.Context, seq int64) error {
+	more, err := l.Entries(ctx, seq+1, 1)
+	if err != nil || len(more) == 0 {
+		return err
+	}
+	now, err := l.State(ctx)
+	if err != nil || more[0].Seq <= now.Seq { // it was made meanwhile
+		return err
+	}
+	return &BrokenError{Seq: more[0].Seq, Why: "the settings do not know of it"}
 }
 
 // overtaken says why a later entry came when seq was wanted: everything before it went, or it has another's place.

@@ -122,6 +122,11 @@ func TestRedisTampered(t *testing.T) {
 			`audit log broken at entry 7: setting "n" is not what the log says it is`},
 		{"all gone", func(ctx context.Context) error { return c.Del(ctx, plain.log).Err() },
 			"audit log broken at entry 1: missing, the log should end with entry 7"},
+		{"settings gone", func(ctx context.Context) error { return c.Del(ctx, plain.state).Err() },
+			"audit log broken at entry 3: the settings do not know of it"},
+		{"settings of an earlier moment", func(ctx context.Context) error {
+			return edit(ctx, 2, func(e *Entry) { c.HSet(ctx, plain.state, headField, head(e.Seq, e.Hash), "n", "5") })
+		}, "audit log broken at entry 6: the settings do not know of it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := t.Context()
