@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -262,6 +264,44 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// flaky is a backend whose state cannot be read while it is away.
+type flaky struct {
+	backend
+	away atomic.Bool
+}
+
+func (f *flaky) state(context.Context) (State, error) {
+	if f.away.Load() {
+		return State{}, ErrUnavailable
+	}
+	return State{}, nil
+}
+
+// Every outage is told of once, also one behind another with no change between them.
+func TestWatchTellsOfEveryOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := new(flaky)
+		ctx, cancel := context.WithCancel(t.Context())
+		var told atomic.Int32
+		states, ended := newLedger(b, Options{Poll: time.Second}).States(ctx, func(error) { told.Add(1) })
+		for range 3 {
+			b.away.Store(true)
+			time.Sleep(10 * time.Second)
+			b.away.Store(false)
+			select {
+			case <-states:
+			case <-time.After(10 * time.Second):
+			}
+		}
+		if got := told.Load(); got != 3 {
+			t.Errorf("got %d outages told of, want 3", got)
+		}
+		cancel()
+		ended()
+	})
 }
 
 func TestOneProcess(t *testing.T) {

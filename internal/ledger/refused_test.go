@@ -20,7 +20,7 @@ func TestRefusedOrUnavailable(t *testing.T) {
 	if err := server.Client().Do(t.Context(), "acl", "setuser", "reader", "on", ">word", "~*", "+hgetall", "+ping").Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "reader", Password: "word", MaxRetries: -1, Protocol: 2, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "reader", Password: "word", MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true})
 	defer c.Close()
 	l := NewRedis(c, Options{Node: "n"})
 	ctx := t.Context()

@@ -9,8 +9,8 @@ import (
 const retry = time.Second
 
 // Watch calls deliver with the state, and again after every change, until ctx ends. Changes in quick succession may come
-// as one. It learns of one when it is made here, when Follow hears of it, and by looking every now and then; failed, if
-// it is not nil, hears of every look that did not succeed.
+// as one. It learns of one when it is made here, when Follow hears of it, and by looking every now and then; failed hears
+// of the first look that did not succeed, and again of the first after one that did.
 func (l *Ledger) Watch(ctx context.Context, deliver func(State), failed func(error)) {
 	nudge := make(chan struct{}, 1)
 	l.mu.Lock()
@@ -21,7 +21,7 @@ func (l *Ledger) Watch(ctx context.Context, deliver func(State), failed func(err
 		defer l.mu.Unlock()
 		delete(l.watchers, nudge)
 	}()
-	seen, last := false, State{}
+	seen, failing, last := false, false, State{}
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -32,39 +32,34 @@ func (l *Ledger) Watch(ctx context.Context, deliver func(State), failed func(err
 		case <-t.C:
 		}
 		wait := l.o.Poll
-		switch st, err := l.State(ctx); {
+		st, err := l.State(ctx)
+		switch {
 		case err != nil:
 			wait = min(retry, wait)
-			if failed != nil && ctx.Err() == nil {
+			if !failing && ctx.Err() == nil {
 				failed(err)
 			}
 		case !seen || st.Seq != last.Seq || st.Hash != last.Hash:
 			seen, last = true, st
 			deliver(st)
 		}
+		failing = err != nil
 		t.Reset(wait)
 	}
 }
 
-// States is Watch for who reads states from a channel. The first failure after a state goes to failed, the ones behind it
-// say no more. The function that it returns waits until the watching, which ends with ctx, has ended.
+// States is Watch for who reads states from a channel. The function that it returns waits until the watching, which ends
+// with ctx, has ended.
 func (l *Ledger) States(ctx context.Context, failed func(error)) (<-chan State, func()) {
 	states, ended := make(chan State), make(chan struct{})
 	go func() {
 		defer close(ended)
-		failing := false
 		l.Watch(ctx, func(st State) {
-			failing = false
 			select {
 			case states <- st:
 			case <-ctx.Done():
 			}
-		}, func(err error) {
-			if !failing {
-				failed(err)
-			}
-			failing = true
-		})
+		}, failed)
 	}()
 	return states, func() { <-ended }
 }
