@@ -33,8 +33,10 @@ const openRate = 3000
 // kinds returns the loads a server is put under.
 func (v *server) kinds() []string {
 	switch {
-	case v.name == "floor":
+	case v.name == floorName:
 		return []string{saturated, open}
+	case v.name == bareName:
+		return []string{saturated}
 	case v.ours:
 		return []string{saturated, three, refused, hot, open}
 	default:
@@ -130,8 +132,12 @@ func (s *suite) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	own, err := countAllocations(ctx)
+	if err != nil {
+		return err
+	}
 	text := "Medians of " + fmt.Sprint(s.rounds) + " rounds. " + s.machine() + "\n\n" +
-		figures(servers, got) + "\n" + memoryTable(footprints) + "\n" + verdicts(got, footprints)
+		figures(servers, got) + "\n" + memoryTable(footprints) + "\n" + verdicts(got, footprints, own)
 	fmt.Fprintf(os.Stderr, "took %v\n", time.Since(began).Round(time.Second))
 	return s.publish("bench", text)
 }
@@ -139,7 +145,8 @@ func (s *suite) compare(ctx context.Context) error {
 // startAll starts everyone who is compared.
 func (s *suite) startAll(ctx context.Context, file string) ([]*server, error) {
 	starts := []func() (*server, error){
-		func() (*server, error) { return s.startFloor(ctx) },
+		func() (*server, error) { return s.startFloor(ctx, floorName) },
+		func() (*server, error) { return s.startFloor(ctx, bareName) },
 		func() (*server, error) { return s.startOurs(ctx, embedded, file, "") },
 		func() (*server, error) { return s.startOnRedis(ctx, overTCP, file, false) },
 		func() (*server, error) { return s.startOnRedis(ctx, overUnix, file, true) },
@@ -163,8 +170,10 @@ func (s *suite) startAll(ctx context.Context, file string) ([]*server, error) {
 	return servers, nil
 }
 
-// The names of our own.
+// The names of floors and of our own.
 const (
+	floorName = "floor"
+	bareName  = "gRPC alone, set up as ours"
 	embedded  = "embedded store"
 	overTCP   = "Redis over TCP"
 	overUnix  = "Redis over a unix socket"

@@ -18,6 +18,7 @@ type curve struct {
 	file  string // of its plot, without an extension
 	what  string // the horizontal axis
 	lines []line
+	most  float64 // that the last point may be of the first; 0: no target
 }
 
 // line is one line of a curve.
@@ -65,20 +66,29 @@ func (s *suite) grow(ctx context.Context) error {
 	return s.publish("growth", fmt.Sprintf("Medians of %d. %s It took %v.", s.rounds, s.machine(), time.Since(began).Round(time.Second)))
 }
 
-// growthTable has a row a line, with the last point's multiple of the first.
+// growthTable has a row a line, with the last point's multiple of the first, and its target if there is one.
 func growthTable(c curve) string {
 	var t table
 	head := []string{"CPU of a decision, µs, at " + c.what}
 	for _, p := range c.lines[0].points {
 		head = append(head, humane(p.x))
 	}
-	t.head(append(head, "last ÷ first")...)
+	head = append(head, "last ÷ first")
+	if c.most > 0 {
+		head = append(head, "at most", "")
+	}
+	t.head(head...)
 	for _, l := range c.lines {
 		cells := []string{l.name}
 		for _, p := range l.points {
 			cells = append(cells, number(p.y, 2))
 		}
-		t.row(append(cells, number(l.points[len(l.points)-1].y/l.points[0].y, 2))...)
+		growth := l.points[len(l.points)-1].y / l.points[0].y
+		cells = append(cells, number(growth, 2))
+		if c.most > 0 {
+			cells = append(cells, number(c.most, 2), verdict(growth, c.most))
+		}
+		t.row(cells...)
 	}
 	return t.String()
 }
@@ -159,7 +169,7 @@ func (s *suite) growDescriptors(ctx context.Context, file string) (curve, error)
 			all = append(all, m)
 		}
 	}
-	return curve{file: "growth-descriptors", what: "so many descriptors", lines: lines}, s.measure(ctx, all)
+	return curve{file: "growth-descriptors", what: "so many descriptors", lines: lines, most: 8}, s.measure(ctx, all)
 }
 
 func (s *suite) growFlight(ctx context.Context, file string) (curve, error) {
@@ -222,7 +232,7 @@ func (s *suite) growRules(ctx context.Context, _ string) (curve, error) {
 		}
 		all = append(all, measured{l, float64(n), []*line{&lines[0]}})
 	}
-	return curve{file: "growth-rules", what: "so many rules", lines: lines}, s.measure(ctx, all)
+	return curve{file: "growth-rules", what: "so many rules", lines: lines, most: 1.1}, s.measure(ctx, all)
 }
 
 func (s *suite) growBuckets(ctx context.Context, file string) (curve, error) {
@@ -252,5 +262,5 @@ func (s *suite) growBuckets(ctx context.Context, file string) (curve, error) {
 			return curve{}, err
 		}
 	}
-	return curve{file: "growth-buckets", what: "so many live buckets", lines: slices.Clip(lines)}, nil
+	return curve{file: "growth-buckets", what: "so many live buckets", lines: slices.Clip(lines), most: 1.5}, nil
 }

@@ -34,8 +34,8 @@ type suite struct {
 }
 
 func main() {
-	if len(os.Args) == 4 && os.Args[1] == "floor" {
-		fmt.Fprintln(os.Stderr, serveFloor(os.Args[2], os.Args[3]))
+	if len(os.Args) == 4 && (os.Args[1] == floorName || os.Args[1] == bareName) {
+		fmt.Fprintln(os.Stderr, serveFloor(os.Args[1], os.Args[2], os.Args[3]))
 		os.Exit(1)
 	}
 	s := &suite{}

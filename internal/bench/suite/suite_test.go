@@ -34,11 +34,12 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	r := results{}
 	r.add("floor", saturated, &bench.Result{ServerCPU: 10})
-	r.add(embedded, saturated, &bench.Result{ServerCPU: 5})
+	r.add(embedded, saturated, &bench.Result{ServerCPU: 5, Allocations: 52})
+	r.add(bareName, saturated, &bench.Result{Allocations: 50.5})
 	r.add(overTCP, saturated, &bench.Result{ServerCPU: 12, RedisCPU: 5, Store: 1})
 	r.add(overTCP, three, &bench.Result{ServerCPU: 12, RedisCPU: 9, Store: 0.5})
 	r.add(aloneName, saturated, &bench.Result{RedisCPU: 10})
-	got := verdicts(r, []footprint{{each: 100}, {each: 200}})
+	got := verdicts(r, []footprint{{each: 100}, {each: 200}}, inProcess{decide: 1})
 	for _, want := range []string{
 		"| embedded store, server CPU ÷ the floor's | 0.55 × | 0.50 × | met |",
 		"| Redis over TCP, server CPU ÷ the floor's | 0.90 × | 1.20 × | **missed** |",
@@ -46,6 +47,9 @@ func TestVerdicts(t *testing.T) {
 		"| Redis over TCP, server CPU ÷ envoyproxy/ratelimit's | 0.25 × |  | not measured: no such peer was given |",
 		"| three descriptors ÷ one, Redis over TCP, Redis CPU | 2.20 × | 1.80 × | void: 50.00 % paid at the store |",
 		"| bytes a bucket, Redis | 180.00 B | 200.00 B | **missed** |",
+		"| allocations of a match | 0.00 | 0.00 | met |",
+		"| allocations of a decision, embedded store | 0.00 | 1.00 | **missed** |",
+		"| allocations of a call beyond gRPC's own, embedded store | 4.00 | 1.50 | met |",
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("got\n%s\nwant a row %s", got, want)

@@ -63,7 +63,7 @@ func figures(servers []*server, r results) string {
 			if kind == open {
 				against = open
 			}
-			floor, _ := r.median("floor", against, serverCPU)
+			floor, _ := r.median(floorName, against, serverCPU)
 			cells := []string{
 				v.name, kind, number(m(serverCPU), 2), number(m(serverCPU)/floor, 2), "", thousands(m(rate)),
 				number(m(p50)/1e3, 2), number(m(p99)/1e3, 2), number(m(p999)/1e3, 2), "", "",
