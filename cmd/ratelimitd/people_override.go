@@ -126,7 +126,7 @@ audit log only. If it cannot read what others may have set, it says so.`,
 				lines := [][]string{{"ID", "TARGET", "DOES", "UNTIL", "AUTHOR", "REASON"}}
 				for _, o := range r.GetOverrides() {
 					lines = append(lines, []string{
-						o.GetId(), overrideTarget(o), overrideDoes(o), stamp(o.GetExpireTime()), o.GetAuthor(), o.GetReason(),
+						o.GetId(), o.GetTarget(), o.GetEffect(), stamp(o.GetExpireTime()), o.GetAuthor(), o.GetReason(),
 					})
 				}
 				columns(w, lines)
@@ -135,44 +135,6 @@ audit log only. If it cannot read what others may have set, it says so.`,
 	}
 	out.addTo(cmd)
 	return cmd
-}
-
-func overrideTarget(o *v1.Override) string {
-	var parts []string
-	for _, part := range []string{o.GetDomain(), o.GetRule()} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	switch {
-	case o.GetNetwork() != "":
-		parts = append(parts, o.GetKey()+" in "+o.GetNetwork())
-	case o.GetKey() != "":
-		parts = append(parts, o.GetKey()+"="+o.GetValue())
-	}
-	return strings.Join(parts, ", ")
-}
-
-func overrideDoes(o *v1.Override) string {
-	switch o.GetAction() {
-	case v1.Override_ACTION_EXEMPT:
-		return "exempt"
-	case v1.Override_ACTION_BLOCK:
-		return "block"
-	default:
-	}
-	does := fmt.Sprint(o.GetRequests())
-	if o.GetUnit() != "" {
-		does += "/"
-		if o.GetMultiplier() > 1 {
-			does += fmt.Sprint(o.GetMultiplier())
-		}
-		does += o.GetUnit()
-	}
-	if o.GetBurst() > 0 {
-		does += fmt.Sprint(" burst ", o.GetBurst())
-	}
-	return does
 }
 
 func overrideRemove(f *adminFlags) *cobra.Command {

@@ -131,6 +131,7 @@ func overrideProto(o *override.Override) *v1.Override {
 		Id: o.ID, Domain: o.Domain, Rule: o.Rule, Key: o.Key, Value: o.Value, Network: o.Network,
 		Requests: o.Requests, Unit: o.Unit, Multiplier: o.Multiplier, Burst: o.Burst,
 		Author: o.Author, Reason: o.Reason, CreateTime: timestamppb.New(o.Created), ExpireTime: timestamppb.New(o.Expires),
+		Target: o.Target(), Effect: o.Effect(),
 	}
 	for proto, action := range actions {
 		if action == o.Action {

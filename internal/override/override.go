@@ -247,23 +247,26 @@ func (o *Override) rank() (r [4]int) {
 }
 
 // String says in a line what the override does, and to whom.
-func (o *Override) String() string {
-	var b strings.Builder
-	b.WriteString(string(o.Action))
-	if o.Action == Limit {
-		fmt.Fprintf(&b, " %d", o.Requests)
-		if o.Unit != "" {
-			b.WriteString("/")
-			if o.Multiplier > 1 {
-				fmt.Fprint(&b, o.Multiplier)
-			}
-			b.WriteString(o.Unit)
-		}
-		if o.Burst > 0 {
-			fmt.Fprintf(&b, " burst %d", o.Burst)
-		}
+func (o *Override) String() string { return o.Effect() + " on " + o.Target() }
+
+// Effect says what the override does.
+func (o *Override) Effect() string {
+	if o.Action != Limit {
+		return string(o.Action)
 	}
-	return b.String() + " on " + o.Target()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d", o.Action, o.Requests)
+	if o.Unit != "" {
+		b.WriteString("/")
+		if o.Multiplier > 1 {
+			fmt.Fprint(&b, o.Multiplier)
+		}
+		b.WriteString(o.Unit)
+	}
+	if o.Burst > 0 {
+		fmt.Fprintf(&b, " burst %d", o.Burst)
+	}
+	return b.String()
 }
 
 // Target says whom the override meets.

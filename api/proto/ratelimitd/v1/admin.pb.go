@@ -877,13 +877,16 @@ type Override struct {
 	// Of ACTION_LIMIT: hits per unit.
 	Requests uint32 `protobuf:"varint,8,opt,name=requests,proto3" json:"requests,omitempty"`
 	// second, minute, hour, day, week, month or year; absent: the limit's own.
-	Unit          string                 `protobuf:"bytes,9,opt,name=unit,proto3" json:"unit,omitempty"`
-	Multiplier    uint32                 `protobuf:"varint,10,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	Burst         int64                  `protobuf:"varint,11,opt,name=burst,proto3" json:"burst,omitempty"`
-	Author        string                 `protobuf:"bytes,12,opt,name=author,proto3" json:"author,omitempty"`
-	Reason        string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	Unit       string                 `protobuf:"bytes,9,opt,name=unit,proto3" json:"unit,omitempty"`
+	Multiplier uint32                 `protobuf:"varint,10,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
+	Burst      int64                  `protobuf:"varint,11,opt,name=burst,proto3" json:"burst,omitempty"`
+	Author     string                 `protobuf:"bytes,12,opt,name=author,proto3" json:"author,omitempty"`
+	Reason     string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// For people: whom it meets, and what it does to them.
+	Target        string `protobuf:"bytes,16,opt,name=target,proto3" json:"target,omitempty"`
+	Effect        string `protobuf:"bytes,17,opt,name=effect,proto3" json:"effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1023,9 +1026,23 @@ func (x *Override) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Override) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Override) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
 type SetOverrideRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Without id and create_time. It ends at its expire_time, or after ttl if that is given instead.
+	// Without id, create_time, target and effect. It ends at its expire_time, or after ttl if that is given instead.
 	Override *Override            `protobuf:"bytes,1,opt,name=override,proto3" json:"override,omitempty"`
 	Ttl      *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// The number of the last audit entry as the caller knows it; if another is the last, the call fails with ABORTED. 0: any.
@@ -2185,7 +2202,7 @@ const file_ratelimitd_v1_admin_proto_rawDesc = "" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"M\n" +
 	"\x15RollbackRulesResponse\x124\n" +
-	"\aversion\x18\x01 \x01(\v2\x1a.ratelimitd.v1.RuleVersionR\aversion\"\xa9\x04\n" +
+	"\aversion\x18\x01 \x01(\v2\x1a.ratelimitd.v1.RuleVersionR\aversion\"\xd9\x04\n" +
 	"\bOverride\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
@@ -2206,7 +2223,9 @@ const file_ratelimitd_v1_admin_proto_rawDesc = "" +
 	"\vcreate_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"W\n" +
+	"expireTime\x12\x16\n" +
+	"\x06target\x18\x10 \x01(\tR\x06target\x12\x16\n" +
+	"\x06effect\x18\x11 \x01(\tR\x06effect\"W\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fACTION_LIMIT\x10\x01\x12\x11\n" +
