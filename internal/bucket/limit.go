@@ -26,21 +26,22 @@ const maxProduct = 1 << 52
 // Config describes a limit to New. Only Hits and Unit must be given.
 type Config struct {
 	Algorithm  Algorithm
-	Hits       int64 // granted a period, 0…MaxHits; 0 refuses everything
 	Unit       Unit
+	Envoy      bool           // the reference's peek: refused only when more than the limit is used
+	Hits       int64          // granted a period, 0…MaxHits; 0 refuses everything
 	Multiplier int64          // the period is Multiplier units; 0 means 1; the period is at most MaxPeriod
 	Burst      int64          // most hits at one instant (credit family only), 1…MaxHits; 0 means Hits; a queue's length with MaxDelay
 	Debt       int64          // how far reports may overdraw, 0…MaxHits; for SlidingLog, Hits+Debt is at most MaxLogHits
 	MaxDelay   time.Duration  // LeakyBucket only: the longest wait in its queue, in whole microseconds; 0 means no queue
 	Calendar   *time.Location // FixedWindow of a day, week, month or year only: windows begin at midnight there, weeks on Monday; nil means epoch windows
-	Envoy      bool           // the reference's peek: refused only when more than the limit is used
 }
 
 // Limit is a valid limit, precomputed. Immutable and safe for concurrent use; made by New only: the zero value is no limit.
+// What Take reads comes first and fits a cache line of 64 bytes: among many limits, each line read is waited for.
 type Limit struct {
-	c      Config
 	terms  Terms
 	family Family
+	c      Config
 }
 
 // Terms are the integers that a limit's arithmetic works with, as SPEC.md names them. They are what the Lua twins are
@@ -90,7 +91,7 @@ func New(c Config) (*Limit, error) {
 		}
 	}
 	t.P = period / t.Tau
-	return &Limit{c, t, family}, nil
+	return &Limit{t, family, c}, nil
 }
 
 // tick returns the smallest power of ten of microseconds that divides the period (in microseconds) and keeps

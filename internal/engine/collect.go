@@ -51,8 +51,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	sums := make(samples)
 	sums.domain(c.engine.metrics.unknown)
 	if v := c.engine.latest(); v != nil {
-		for _, m := range v.domains {
-			sums.domain(m)
+		for _, d := range v.domains {
+			sums.domain(d.metrics)
 		}
 	}
 	for s, n := range sums {
@@ -90,7 +90,7 @@ func (s samples) domain(m *domainMetrics) {
 }
 
 func (s samples) rule(m *ruleMetrics) {
-	s.series(m, m.static)
+	s.series(m, &m.static)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, x := range m.values {
@@ -103,8 +103,8 @@ func (s samples) rule(m *ruleMetrics) {
 
 func (s samples) series(m *ruleMetrics, x *series) {
 	s.decisions(m.domain, x)
-	for i := range x.hits {
-		h, limit := &x.hits[i], m.limits[i]
+	for i, limit := range m.limits {
+		h := x.of(i)
 		within, over := h.within.Load(), h.over.Load()
 		s.add(within+over, descHits, m.domain, x.rule, limit)
 		s.add(within, descWithin, m.domain, x.rule, limit)

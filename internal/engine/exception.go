@@ -191,10 +191,11 @@ func (p *plan) except() bool {
 func (p *plan) chargeLimits(e *Engine, d *Descriptor, i int) {
 	m := &p.matches[i]
 	exempt := false
-	for _, l := range m.rule.Limits {
-		x := &p.view.limits[l.ID]
+	first, n := m.rule.LimitIDs()
+	for id := first; id < first+n; id++ {
+		x := &p.view.limits[id]
 		if p.view.exceptions != nil {
-			if c := p.view.exceptions.of(p.domain, m.rule, l.ID, m.entries); c != nil {
+			if c := p.view.exceptions.of(p.domain, m.rule, id, m.entries); c != nil {
 				if c.Action == override.Exempt {
 					exempt = true
 					continue

@@ -107,9 +107,17 @@ func (p *plan) countMatches() {
 			p.metrics.overrideInvalid.Add(1)
 		}
 		if m.n > 0 {
-			m.series = p.owners[m.first].limit.rule.at(m.path)
+			m.series = m.seriesOf(p.owners[m.first].limit.rule)
 		}
 	}
+}
+
+// seriesOf returns where the hits of m are counted, for a rule of those counters.
+func (m *match) seriesOf(c *ruleMetrics) *series {
+	if m.rule != nil && !m.rule.Varies() {
+		return &c.static
+	}
+	return c.at(m.path)
 }
 
 func outcome(v *Verdict) int {
@@ -150,7 +158,7 @@ func (p *plan) countHits(j int) {
 		return
 	}
 	o, d := p.owners[j], &p.decisions[j]
-	c := &p.matches[o.match].series.hits[o.limit.index]
+	c := p.matches[o.match].series.of(o.limit.index)
 	if d.Allowed {
 		c.within.Add(uint64(hits))
 		used := o.limit.quota - d.Remaining

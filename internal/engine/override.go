@@ -78,7 +78,7 @@ func (v *view) newOverride(k overrideKey) *limit {
 	c := bucket.Config{Algorithm: k.domain.Defaults.Algorithm, Envoy: k.domain.Profile == rule.Envoy}
 	l := &limit{
 		requests: k.requests, unit: k.unit, multiplier: k.multiplier,
-		policy: k.domain.Defaults.Policy, rule: v.domains[k.domain].override,
+		policy: k.domain.Defaults.Policy, rule: v.domains[k.domain.Name].metrics.override,
 	}
 	if k.rule != nil && len(k.rule.Limits) > 0 {
 		base := &v.limits[k.rule.Limits[0].ID]

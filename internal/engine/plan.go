@@ -83,11 +83,9 @@ func (e *Engine) begin(ctx context.Context) (context.Context, *plan) {
 // plan matches req against v and lists its charges.
 func (p *plan) plan(e *Engine, v *view, req *Request) {
 	p.view = v
-	p.domain = v.snapshot.Domain(req.Domain)
 	p.metrics = e.metrics.unknown
-	if p.domain != nil {
-		p.metrics, p.lookups = v.domains[p.domain], v.snapshot.Lookups(p.domain)
-		p.quota = e.quota && p.domain.Profile == rule.Envoy
+	if d := v.domains[req.Domain]; d != nil {
+		p.domain, p.lookups, p.metrics, p.quota = d.Domain, d.lookups, d.metrics, d.quota
 	}
 	if p.block(req) {
 		return

@@ -26,9 +26,7 @@ type domainMetrics struct {
 	name string
 	*domainCounters
 	rules    []*ruleMetrics
-	byPath   map[string][]*ruleMetrics // more than one where the dots of keys make two paths look alike
 	override *ruleMetrics
-	old      *domainMetrics // while a view is made: where counters are taken over from
 }
 
 // domainCounters are those without a rule; they outlive views.
@@ -42,7 +40,7 @@ type domainCounters struct {
 
 // newDomainMetrics continues old, if not nil.
 func newDomainMetrics(name string, old *domainMetrics) *domainMetrics {
-	m := &domainMetrics{name: name, byPath: make(map[string][]*ruleMetrics), old: old}
+	m := &domainMetrics{name: name}
 	if old != nil {
 		m.domainCounters, m.override = old.domainCounters, old.override
 		return m
@@ -53,28 +51,35 @@ func newDomainMetrics(name string, old *domainMetrics) *domainMetrics {
 	return m
 }
 
-// add returns the counters of r, those of the view before if they have the same labels.
-func (m *domainMetrics) add(r *rule.Rule) *ruleMetrics {
-	path := m.name + "." + r.Path
+// rulesByPath finds counters of rules while a view is made: more than one a path where the dots of keys make two look alike.
+type rulesByPath map[string][]*ruleMetrics
+
+func (x rulesByPath) add(m *ruleMetrics) { x[m.path] = append(x[m.path], m) }
+
+func (x rulesByPath) find(path string, limits []string) *ruleMetrics {
+	for _, m := range x[path] {
+		if slices.Equal(m.limits, limits) {
+			return m
+		}
+	}
+	return nil
+}
+
+// add returns the counters of r: those of another rule of this view or the one before if they have the same labels.
+func (m *domainMetrics) add(r *rule.Rule, now, before rulesByPath) *ruleMetrics {
 	labels := make([]string, len(r.Limits))
 	for i, l := range r.Limits {
 		labels[i] = limitLabel(l)
 	}
-	alike := func(x *ruleMetrics) bool { return slices.Equal(x.limits, labels) }
-	if i := slices.IndexFunc(m.byPath[path], alike); i >= 0 {
-		return m.byPath[path][i]
+	if x := now.find(r.FullPath(), labels); x != nil {
+		return x
 	}
-	var x *ruleMetrics
-	if m.old != nil {
-		if i := slices.IndexFunc(m.old.byPath[path], alike); i >= 0 {
-			x = m.old.byPath[path][i]
-		}
-	}
+	x := before.find(r.FullPath(), labels)
 	if x == nil {
-		x = newRuleMetrics(m.name, path, labels)
+		x = newRuleMetrics(m.name, r.FullPath(), labels)
 	}
 	m.rules = append(m.rules, x)
-	m.byPath[path] = append(m.byPath[path], x)
+	now.add(x)
 	return x
 }
 
@@ -92,10 +97,10 @@ func limitLabel(l *rule.Limit) string {
 
 // ruleMetrics are the counters of one rule: one series, or one a metric path where the rule asks for its values.
 type ruleMetrics struct {
+	static series // first, so that its counters lie in one cache line
 	domain string
 	path   string // with the domain in front, as rule.Rule.MetricPath has it without values
 	limits []string
-	static *series
 	single bool // never counted by values
 
 	mu     sync.RWMutex
@@ -106,14 +111,14 @@ type ruleMetrics struct {
 func newRuleMetrics(domain, path string, limits []string) *ruleMetrics {
 	return &ruleMetrics{
 		domain: domain, path: path, limits: limits,
-		static: newSeries(strings.TrimPrefix(path, domain+"."), len(limits)),
+		static: series{rule: strings.TrimPrefix(path, domain+"."), others: make([]hits, max(len(limits)-1, 0))},
 	}
 }
 
 // at returns the series of a metric path.
 func (m *ruleMetrics) at(path string) *series {
 	if m.single || path == m.path {
-		return m.static
+		return &m.static
 	}
 	path = path[:min(len(path), maxLabel)]
 	m.mu.RLock()
@@ -147,16 +152,25 @@ func (m *ruleMetrics) at(path string) *series {
 	return s
 }
 
-// series are the counters under one value of the label rule.
+// series are the counters under one value of the label rule. Those that most requests add to come first.
 type series struct {
-	rule      string
+	first     hits // of the first limit
 	decisions [verdictCount][originCount]atomic.Uint64
-	hits      []hits // one a limit
+	others    []hits // of the other limits
+	rule      string
 }
 
 // hits count the hits asked of one limit.
 type hits struct{ within, over, near, shadowOver atomic.Uint64 }
 
 func newSeries(rule string, limits int) *series {
-	return &series{rule: rule, hits: make([]hits, limits)}
+	return &series{rule: rule, others: make([]hits, max(limits-1, 0))}
+}
+
+// of returns the counters of a limit by its index.
+func (s *series) of(limit int) *hits {
+	if limit == 0 {
+		return &s.first
+	}
+	return &s.others[limit-1]
 }

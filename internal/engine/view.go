@@ -14,30 +14,39 @@ import (
 type view struct {
 	snapshot  *rule.Snapshot
 	limits    []limit // by rule.Limit.ID
-	domains   map[*rule.Domain]*domainMetrics
+	domains   map[string]*domain
 	overrides overrides
 
 	exceptions *exceptions // nil: none
 }
 
-// limit is one limit that charges are made on: of a rule, or of a request.
+// domain is a domain of a view.
+type domain struct {
+	*rule.Domain
+	lookups rule.Lookups
+	metrics *domainMetrics
+	quota   bool // every limit is one of quota_mode
+}
+
+// limit is one limit that charges are made on: of a rule, or of a request. Its first half is what charging it takes, its
+// second what its status says; each is a cache line.
 type limit struct {
 	bucket   *bucket.Limit
 	policy   *bucket.Policy
 	identity string
-	raw      bool // told apart by the entries as they came, since no rule says how
+	rule     *ruleMetrics
+	index    int           // of its counters within those of its rule
+	maxDelay time.Duration // > 0: answers may be held in a queue
+	raw      bool          // told apart by the entries as they came, since no rule says how
+	debt     bool          // explicit hits are reports
 
-	name       string
-	requests   uint32
 	unit       bucket.Unit
+	requests   uint32
 	multiplier uint32
+	name       string
 	quota      int64         // see Status.Quota
 	window     time.Duration // see Status.Window
-
-	maxDelay time.Duration // > 0: answers may be held in a queue
-	debt     bool          // explicit hits are reports
-	rule     *ruleMetrics
-	index    int // of its counters within those of its rule
+	_          [24]byte
 }
 
 // newView compiles a snapshot. Counters of the view before live on where their labels do.
@@ -45,31 +54,31 @@ func (e *Engine) newView(s *rule.Snapshot, old *view) *view {
 	v := &view{
 		snapshot: s,
 		limits:   make([]limit, s.LimitCount()),
-		domains:  make(map[*rule.Domain]*domainMetrics),
-	}
-	before := make(map[string]*domainMetrics)
-	if old != nil {
-		for d, m := range old.domains {
-			before[d.Name] = m
-		}
+		domains:  make(map[string]*domain),
 	}
 	for _, d := range s.Domains() {
-		m := newDomainMetrics(d.Name, before[d.Name])
-		v.domains[d] = m
+		x := &domain{Domain: d, lookups: s.Lookups(d), quota: e.quota && d.Profile == rule.Envoy}
+		now, before := rulesByPath{}, rulesByPath{}
+		var last *domainMetrics
+		if old != nil && old.domains[d.Name] != nil {
+			last = old.domains[d.Name].metrics
+			for _, m := range last.rules {
+				before.add(m)
+			}
+		}
+		x.metrics = newDomainMetrics(d.Name, last)
+		v.domains[d.Name] = x
 		for _, r := range d.Rules() {
 			if len(r.Limits) == 0 {
 				continue
 			}
-			rm := m.add(r)
+			rm := x.metrics.add(r, now, before)
 			for i, l := range r.Limits {
 				v.limits[l.ID] = configured(l, rm, i)
 			}
 		}
 	}
 	v.exceptions = e.newExceptions(v, e.exceptional)
-	for _, m := range v.domains {
-		m.old = nil // else every view would hold on to all before it
-	}
 	return v
 }
 

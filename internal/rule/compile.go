@@ -64,59 +64,88 @@ func (c *compiler) node(s *descriptorSpec, path []level, identity []byte) *treeN
 	}
 	path = append(slices.Clip(path), l)
 	identity = appendLevel(slices.Clip(identity), &l)
-	n := &treeNode{level: &path[len(path)-1], at: s.at}
+	from := &source{&path[len(path)-1], s.at.file, s.at.line, s.at.col}
+	var n *treeNode
 	if s.RateLimit != nil || len(s.Limits) > 0 || len(s.Descriptors) == 0 {
-		n.rule = c.rule(s, path, identity)
+		both := &ruleNode{node: treeNode{source: from}}
+		n = &both.node
+		n.rule = &both.rule
+		c.rule(n.rule, s, path, identity)
+	} else {
+		n = &treeNode{source: from}
 	}
 	n.children = c.children(s.Descriptors, path, identity)
 	return n
 }
 
-func (c *compiler) rule(s *descriptorSpec, path []level, identity []byte) *Rule {
-	names := make([]string, len(path))
-	toMetric := false
-	for i := range path {
-		names[i] = path[i].name()
-		toMetric = toMetric || path[i].toMetric
+// rule makes r the rule of s.
+func (c *compiler) rule(r *Rule, s *descriptorSpec, path []level, identity []byte) {
+	*r = Rule{
+		File:       s.at.file,
+		Line:       s.at.line,
+		Col:        s.at.col,
+		Domain:     c.domain,
+		Shadow:     s.ShadowMode.on,
+		Quota:      s.QuotaMode.on,
+		QuotaGroup: s.QuotaGroup.s,
+		Metadata:   s.Metadata.fields,
+		Detailed:   s.DetailedMetric.on,
+		levels:     path,
 	}
-	r := &Rule{
-		File:        s.at.file,
-		Line:        s.at.line,
-		Col:         s.at.col,
-		Domain:      c.domain,
-		Shadow:      s.ShadowMode.on,
-		Quota:       s.QuotaMode.on,
-		QuotaGroup:  s.QuotaGroup.s,
-		Metadata:    s.Metadata.fields,
-		Detailed:    s.DetailedMetric.on,
-		identity:    string(identity),
-		levels:      path,
-		runtimePath: s.DetailedMetric.on || toMetric,
-	}
-	r.full = c.domain.Name + "." + strings.Join(names, ".")
-	r.Path = r.full[len(c.domain.Name)+1:]
+	r.runtimePath = r.Detailed || slices.ContainsFunc(path, func(l level) bool { return l.toMetric })
+	r.keyed = keyedBy(path)
 	c.domain.rules = append(c.domain.rules, r)
-	for _, l := range s.limits() {
+	identities := r.texts(s, identity)
+	r.firstLimit = int32(c.snapshot.limits)
+	for i, l := range s.limits() {
 		for _, name := range l.Replaces {
 			r.Replaces = append(r.Replaces, name.Name.s)
 		}
 		if l.Unlimited.on {
 			r.Unlimited = true
 		} else {
-			r.Limits = append(r.Limits, c.limit(r, l))
+			r.Limits = append(r.Limits, c.limit(r, l, identities[i]))
 		}
 	}
+	r.limits = int32(len(r.Limits))
 	if s.Partition.s != "" {
-		r.partition = string(appendText(appendText([]byte("partition "), c.domain.Name), s.Partition.s))
-		r.partitionBy = slices.IndexFunc(path, func(l level) bool { return l.key == s.Partition.s })
+		r.partition = &partition{
+			name: string(appendText(appendText([]byte("partition "), c.domain.Name), s.Partition.s)),
+			by:   slices.IndexFunc(path, func(l level) bool { return l.key == s.Partition.s }),
+		}
 	}
 	if s.RateLimit != nil {
 		r.Name = s.RateLimit.Name.s
 	}
-	return r
 }
 
-func (c *compiler) limit(r *Rule, l *limitSpec) *Limit {
+// texts gives r its texts and returns the identities of the limits of s. They are parts of one text, since a request reads
+// both its path and an identity.
+func (r *Rule) texts(s *descriptorSpec, identity []byte) []string {
+	b := []byte(r.Domain.Name)
+	for i := range r.levels {
+		b = append(append(b, '.'), r.levels[i].name()...)
+	}
+	ends := []int{len(b)}
+	for _, l := range s.limits() {
+		b = appendLimit(append(b, identity...), l)
+		ends = append(ends, len(b))
+	}
+	if len(ends) == 1 {
+		b = append(b, identity...)
+	}
+	text := string(b)
+	r.full = text[:ends[0]]
+	r.Path = r.full[len(r.Domain.Name)+1:]
+	r.identity = text[ends[0]:][:len(identity)]
+	identities := make([]string, len(ends)-1)
+	for i := range identities {
+		identities[i] = text[ends[i]:ends[i+1]]
+	}
+	return identities
+}
+
+func (c *compiler) limit(r *Rule, l *limitSpec, identity string) *Limit {
 	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, NodeScope: l.Scope.node, Refunds: l.Refunds.on, Rule: c.label(r, l)}
 	policy.LocalFraction, _ = l.LocalFraction.millionths()
 	id := c.snapshot.limits
@@ -130,7 +159,7 @@ func (c *compiler) limit(r *Rule, l *limitSpec) *Limit {
 		Multiplier: l.UnitMultiplier.n,
 		Bucket:     l.bucket,
 		Policy:     policy,
-		Identity:   r.limitIdentity(l),
+		Identity:   identity,
 	}
 }
 
@@ -184,7 +213,7 @@ func newJoined(all []child) *joined {
 		if c.spec.match != nil {
 			continue
 		}
-		name := c.spec.name()
+		name := c.node.text(c.spec.name())
 		j.exact[name] = c.node
 		if strings.Contains(name, "*") {
 			wild = append(wild, ranked[*treeNode]{newPattern(name), c.order, c.node})
@@ -212,7 +241,7 @@ func newApart(all []child) *apart {
 		case value == "":
 			v.any = c.node
 		default:
-			v.exact[value] = c.node
+			v.exact[c.node.text(value)] = c.node
 		}
 		switch rank := ranks[c.order]; {
 		case strings.Contains(key, "*"):
@@ -234,6 +263,14 @@ func newApart(all []child) *apart {
 	}
 	slices.SortFunc(a.wildKeys, func(x, y wildKey) int { return cmp.Compare(x.rank, y.rank) })
 	return a
+}
+
+// text returns a text that the path of the node's rule ends with as a part of it, for the sake of who reads both.
+func (n *treeNode) text(s string) string {
+	if n.rule != nil && strings.HasSuffix(n.rule.full, s) {
+		return n.rule.full[len(n.rule.full)-len(s):]
+	}
+	return s
 }
 
 // valuesOf returns the children of a key, which it makes if need be.

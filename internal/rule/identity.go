@@ -44,15 +44,14 @@ func appendLevel(dst []byte, l *level) []byte {
 	return dst
 }
 
-// limitIdentity returns the identity of a limit of the rule.
-func (r *Rule) limitIdentity(l *limitSpec) string {
-	b := append([]byte(nil), r.identity...)
+// appendLimit appends what makes the identity of a rule that of a limit.
+func appendLimit(dst []byte, l *limitSpec) []byte {
 	if l.Name.s != "" {
-		b = appendText(append(b, 'n'), l.Name.s)
+		dst = appendText(append(dst, 'n'), l.Name.s)
 	} else {
-		b = appendPeriod(b, l.Unit.unit, l.UnitMultiplier.n)
+		dst = appendPeriod(dst, l.Unit.unit, l.UnitMultiplier.n)
 	}
-	return string(append(b, l.Algorithm.a.Family().String()...))
+	return append(dst, l.Algorithm.a.Family().String()...)
 }
 
 // OverrideIdentity returns the identity of the buckets of a limit that a request carries to this rule: the rule's path, the algorithm's

@@ -12,8 +12,21 @@ type Entry struct{ Key, Value string }
 type treeNode struct {
 	rule     *Rule    // nil for a node that only leads to others
 	children children // nil for a leaf
-	level    *level
-	at       place
+	source   *source
+}
+
+// source is where a node is configured.
+type source struct {
+	level     *level
+	file      string
+	line, col int
+}
+
+// ruleNode is a node and its rule in one piece: whoever comes to the node reads the rule next, which among many rules is
+// in no cache.
+type ruleNode struct {
+	node treeNode
+	rule Rule
 }
 
 // children are the nodes below a node. Neither method allocates.

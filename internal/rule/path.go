@@ -27,6 +27,28 @@ func nodeName(key, value string, m *valueMatch) string {
 	}
 }
 
+// keyed says what the KeyValues of a rule are, so that most need no look at its levels.
+type keyed uint8
+
+const (
+	byLevels  keyed = iota // what each level says
+	byValues               // the entries' values
+	byEntries              // the entries' keys and values
+)
+
+func keyedBy(path []level) keyed {
+	withKey := path[0].withKey
+	for i := range path {
+		if l := &path[i]; l.withKey != withKey || l.share || l.prefixes.on {
+			return byLevels
+		}
+	}
+	if withKey {
+		return byEntries
+	}
+	return byValues
+}
+
 // KeyValues appends to dst the texts that tell buckets of this rule apart, and returns it. They are, for each level of the rule's path, the
 // entry's value, normalised if the rule says so; the entry's key before it where the rule does not fix the key (a * in the key, profile envoy); and
 // what is written in the rule instead of both where share_threshold makes them share a bucket. Their number is the same for all requests of a rule.
@@ -34,6 +56,18 @@ func nodeName(key, value string, m *valueMatch) string {
 // The entries are those with which Match returned r. The texts alias the entries or the rule. KeyValues does not allocate unless dst grows or an
 // address changes by being normalised.
 func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
+	switch r.keyed {
+	case byValues:
+		for i := range entries {
+			dst = append(dst, entries[i].Value)
+		}
+		return dst
+	case byEntries:
+		for i := range entries {
+			dst = append(dst, entries[i].Key, entries[i].Value)
+		}
+		return dst
+	}
 	for i := range r.levels {
 		l := &r.levels[i]
 		switch {
@@ -51,14 +85,20 @@ func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
 // Partition returns what keeps buckets of requests under this rule together, ok if the rule says so: a name that all rules of the domain with this partition
 // share, and the request's own value, as KeyValues has it. The entries are those with which Match returned r.
 func (r *Rule) Partition(entries []Entry) (name, value string, ok bool) {
-	if r.partition == "" {
+	if r.partition == nil {
 		return "", "", false
 	}
-	l := &r.levels[r.partitionBy]
+	l := &r.levels[r.partition.by]
 	if l.share {
-		return r.partition, l.pattern(), true
+		return r.partition.name, l.pattern(), true
 	}
-	return r.partition, l.prefixes.normalize(entries[r.partitionBy].Value), true
+	return r.partition.name, l.prefixes.normalize(entries[r.partition.by].Value), true
+}
+
+// partition is what keeps buckets of a rule together.
+type partition struct {
+	name string
+	by   int // the level whose value it is of
 }
 
 // pattern is what stands for a shared level's value.
@@ -97,6 +137,9 @@ func (r *Rule) MetricPath(entries []Entry) string {
 	}
 	return b.String()
 }
+
+// Varies reports whether MetricPath depends on the request; else it is FullPath.
+func (r *Rule) Varies() bool { return r.runtimePath }
 
 // FullPath returns the domain and the configured path, joined by a dot.
 func (r *Rule) FullPath() string { return r.full }

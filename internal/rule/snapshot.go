@@ -58,27 +58,35 @@ type Defaults struct {
 
 // Rule is one configured node that a descriptor can reach. Immutable.
 type Rule struct {
-	Path       string // configured path below the domain, "tier_pro.api_key": each level's key or key_value
-	File       string
-	Line, Col  int
-	Domain     *Domain
+	// What every request reads of its rule comes first, and lies in two cache lines with the node: see ruleNode.
+
+	full        string // domain and Path
+	firstLimit  int32  // ID of the first limit, whose IDs follow one another
+	limits      int32
+	Unlimited   bool
+	Shadow      bool
+	Quota       bool
+	Detailed    bool       // detailed_metric
+	runtimePath bool       // whether MetricPath depends on the request
+	keyed       keyed      // what KeyValues are
+	Path        string     // configured path below the domain, "tier_pro.api_key": each level's key or key_value
+	Replaces    []string   // names of limits that these limits take the place of
+	partition   *partition // nil: none
+
 	Limits     []*Limit // none: Unlimited, or a node that lets everything pass
-	Unlimited  bool
-	Shadow     bool
-	Quota      bool
+	Domain     *Domain
 	QuotaGroup string         // "" is the group of all that name none
-	Replaces   []string       // names of limits that these limits take the place of
 	Name       string         // the name of rate_limit, also of an unlimited one; "" if it has none or there are several limits
 	Metadata   map[string]any // JSON-like values; nil if none. Don't write to it
-	Detailed   bool           // detailed_metric
+	File       string
+	Line, Col  int
 
-	identity    string // of the path
-	levels      []level
-	full        string
-	runtimePath bool   // whether MetricPath depends on the request
-	partition   string // "": none
-	partitionBy int    // the level whose value it is of
+	identity string // of the path
+	levels   []level
 }
+
+// LimitIDs returns the ID of the rule's first limit, and how many it has: the IDs of the others follow.
+func (r *Rule) LimitIDs() (first, n int) { return int(r.firstLimit), int(r.limits) }
 
 // Limit is one limit of a rule. Immutable.
 type Limit struct {

@@ -35,8 +35,9 @@ func (d *Domain) Steps(entries []Entry) []Step {
 		if next == nil {
 			break
 		}
-		s := Step{Node: next.level.name(), Kind: StepKeyOnly, File: next.at.file, Line: next.at.line, Col: next.at.col, Rule: next.rule}
-		switch l := next.level; {
+		from := next.source
+		s := Step{Node: from.level.name(), Kind: StepKeyOnly, File: from.file, Line: from.line, Col: from.col, Rule: next.rule}
+		switch l := from.level; {
 		case l.match != nil:
 			s.Kind = l.match.kind
 		case l.key == e.Key && l.value == e.Value && l.value != "", d.Profile == Envoy && l.name() == e.Key+"_"+e.Value:
