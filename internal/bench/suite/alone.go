@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os/exec"
+	"strconv"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (a *alone) ask(ctx context.Context, until time.Time, draw *rand.Rand) (answ
 			return answers, err
 		}
 		for range alonePipeline {
-			if err := readIntegers(in); err != nil {
+			if err := readString(in); err != nil {
 				return answers, err
 			}
 			answers++
@@ -126,23 +127,19 @@ func (a *alone) ask(ctx context.Context, until time.Time, draw *rand.Rand) (answ
 	return answers, nil
 }
 
-// readIntegers reads a reply: a list of integers.
-func readIntegers(in *bufio.Reader) error {
+// readString reads a reply, a string, and skips what it says.
+func readString(in *bufio.Reader) error {
 	head, err := in.ReadSlice('\n')
 	if err != nil {
 		return err
 	}
-	if len(head) < 4 || head[0] != '*' || head[1] < '1' || head[1] > '9' || head[2] != '\r' {
-		return fmt.Errorf("got %q, want a list of integers", head)
+	if head[0] != '$' {
+		return fmt.Errorf("got %q, want a string", head)
 	}
-	for range head[1] - '0' {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		if line[0] != ':' {
-			return fmt.Errorf("got %q, want an integer", line)
-		}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(head[1:])))
+	if err != nil {
+		return fmt.Errorf("length of a string: %w", err)
 	}
-	return nil
+	_, err = in.Discard(n + len("\r\n"))
+	return err
 }

@@ -121,31 +121,22 @@ func (w *world) round(requests int) {
 		w.spoil()
 	}
 	batch := make([]request, requests)
-	var keys, args []any
+	calls := make([]*call, requests)
 	for i := range batch {
 		batch[i] = w.request()
-		c := newCall()
+		calls[i] = newCall()
 		now := func() time.Time { return time.UnixMicro(batch[i].now) }
-		if err := c.encode(batch[i].charges, whole, now); err != nil {
+		if err := calls[i].encode(batch[i].charges, whole, now); err != nil {
 			w.t.Fatal(err)
 		}
-		for k := range c.keys {
-			keys = append(keys, &c.keys[k])
-		}
-		args = append(args, &c.request)
 	}
 	start := time.Now()
-	reply, err := w.store.eval(ctx, len(keys), append(keys, args...))
-	if err != nil {
+	if err := w.store.eval(ctx, calls...); err != nil {
 		w.t.Fatalf("script: %v\n%s", err, w.describe(batch))
 	}
 	for i, r := range batch {
 		got := make([]store.Decision, len(r.charges))
-		if len(reply) < len(got)*replyLen {
-			w.t.Fatalf("reply is short by %d numbers", len(got)*replyLen-len(reply))
-		}
-		(&call{reply: reply}).decode(got)
-		reply = reply[len(got)*replyLen:]
+		calls[i].decode(got)
 		want := w.model.take(r.charges, r.now)
 		if diff := cmp.Diff(want, got); diff != "" {
 			w.t.Fatalf("request %d of the round: -go +lua:\n%s%s", i, diff, w.describe(batch[:i+1]))

@@ -13,6 +13,19 @@ func Command(charges []store.Charge) (evalsha []string, body string, err error) 
 	if err := c.encode(charges, whole, nil); err != nil {
 		return nil, "", err
 	}
-	args := append([]string{"EVALSHA", scriptHash, strconv.Itoa(len(c.keys))}, c.keys...)
-	return append(args, c.request), script, nil
+	var e errand
+	e.pack([]*call{c})
+	for _, arg := range e.args {
+		switch arg := arg.(type) {
+		case string:
+			evalsha = append(evalsha, arg)
+		case *string:
+			evalsha = append(evalsha, *arg)
+		case []byte:
+			evalsha = append(evalsha, string(arg))
+		case int:
+			evalsha = append(evalsha, strconv.Itoa(arg))
+		}
+	}
+	return evalsha, script, nil
 }

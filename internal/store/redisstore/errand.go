@@ -13,35 +13,68 @@ import (
 // it ran nothing; of a Cluster whose slots move, one such answer may follow another.
 const hops = 5
 
-// An errand is one call of the script with all requests of a batch whose keys share a slot.
+// An errand is one call of the script with all requests of a batch whose keys share a slot. take.lua says what it sends.
 type errand struct {
-	calls   []*call
-	charges int
-	args    []any // of the command, reused
-	cmd     *redis.IntSliceCmd
-	at      *node
-	asking  bool // the node takes the slot over, and is asked ahead of that
+	calls  []*call
+	args   []any // of the command, reused
+	cmd    *redis.StringCmd
+	at     *node
+	asking bool // the node takes the slot over, and is asked ahead of that
+
+	// What is alike is sent once: which of the arguments it is, counted from one.
+	places, texts   map[string]byte
+	order, repeated []byte // of each request its text; of each charge its key
 }
 
 // pack makes the errand of calls, which it keeps.
 func (e *errand) pack(calls []*call) {
-	e.calls, e.charges, e.at, e.asking = calls, 0, nil, false
+	if e.places == nil {
+		e.places, e.texts = make(map[string]byte), make(map[string]byte)
+	}
+	e.calls, e.at, e.asking = calls, nil, false
+	e.order, e.repeated = e.order[:0], e.repeated[:0]
 	args := append(e.args[:0], "evalsha", scriptHash, 0)
 	for _, c := range calls {
-		e.charges += c.charges
 		for i := range c.keys {
-			args = append(args, &c.keys[i])
+			place, known := numberOf(e.places, c.keys[i])
+			if !known {
+				args = append(args, &c.keys[i])
+			}
+			e.repeated = append(e.repeated, place)
 		}
 	}
-	for _, c := range calls {
-		args = append(args, &c.request)
+	args[2] = len(e.places)
+	if len(e.places) == len(e.repeated) {
+		e.repeated = e.repeated[:0] // each charge has the key of its number
 	}
-	args[2] = e.charges
+	order := len(args)
+	args = append(args, nil, e.repeated)
+	for _, c := range calls {
+		number, known := numberOf(e.texts, c.request)
+		if !known {
+			args = append(args, &c.request)
+		}
+		e.order = append(e.order, number)
+	}
+	args[order] = e.order
 	e.args = args
+}
+
+// numberOf returns the number of text in numbers, and whether it was known: it is given the next one if not. A call has at
+// most 255 charges: a request more than what fills a batch.
+func numberOf(numbers map[string]byte, text string) (n byte, known bool) {
+	n, known = numbers[text]
+	if !known {
+		n = byte(len(numbers) + 1)
+		numbers[text] = n
+	}
+	return n, known
 }
 
 func (e *errand) clear() {
 	clear(e.args)
+	clear(e.places)
+	clear(e.texts)
 	e.calls, e.args, e.cmd, e.at = nil, e.args[:0], nil, nil
 }
 
@@ -99,7 +132,7 @@ func (s *Store) carry(errands []*errand) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.ioTimeout())
 	defer cancel()
 	for _, e := range errands {
-		e.cmd = redis.NewIntSliceCmd(ctx, e.args...)
+		e.cmd = redis.NewStringCmd(ctx, e.args...)
 	}
 	if len(errands) == 1 && errands[0].at != nil && !errands[0].asking {
 		_ = errands[0].at.client.Process(ctx, errands[0].cmd) // the command has its own error
@@ -162,17 +195,29 @@ func (s *Store) reroute(e *errand, err error) []*errand {
 	return nil
 }
 
-// answer tells e's callers what came of it, and returns what went wrong with the shard.
-func (e *errand) answer(err error) error {
+// read gives each call its part of the reply.
+func (e *errand) read() error {
+	want := 0
+	for _, c := range e.calls {
+		want += c.charges * answerLen
+	}
 	reply := e.cmd.Val()
-	if err == nil && len(reply) != e.charges*replyLen {
-		err = fmt.Errorf("reply of the script: got %d numbers, want %d", len(reply), e.charges*replyLen)
+	if len(reply) != want {
+		return fmt.Errorf("reply of the script: got %d bytes, want %d", len(reply), want)
 	}
 	for _, c := range e.calls {
-		if err == nil {
-			c.reply = append(c.reply[:0], reply[:c.charges*replyLen]...)
-			reply = reply[c.charges*replyLen:]
-		}
+		part := c.charges * answerLen
+		c.reply, reply = append(c.reply[:0], reply[:part]...), reply[part:]
+	}
+	return nil
+}
+
+// answer tells e's callers what came of it, and returns what went wrong with the shard.
+func (e *errand) answer(err error) error {
+	if err == nil {
+		err = e.read()
+	}
+	for _, c := range e.calls {
 		c.finish(translate(err))
 	}
 	if redis.IsTryAgainError(err) {

@@ -1,21 +1,20 @@
 package redisstore
 
-import (
-	"context"
+import "context"
 
-	"github.com/redis/go-redis/v9"
-)
-
-// eval runs the script on all keys and requests given, as a batch does.
-func (s *Store) eval(ctx context.Context, keys int, keysAndArgs []any) ([]int64, error) {
-	client := s.lanes.first().node.Load().client
-	args := append([]any{"evalsha", scriptHash, keys}, keysAndArgs...)
-	cmd := redis.NewIntSliceCmd(ctx, args...)
-	err := client.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		args[0], args[1] = "eval", script
-		cmd = redis.NewIntSliceCmd(ctx, args...)
-		err = client.Process(ctx, cmd)
+// eval runs the script on calls, as a batch does, and keeps its replies in them.
+func (s *Store) eval(ctx context.Context, calls ...*call) error {
+	var e errand
+	e.pack(calls)
+	e.at = s.lanes.first().node.Load()
+	for {
+		s.carry([]*errand{&e})
+		err := e.cmd.Err()
+		if err == nil {
+			return e.read()
+		}
+		if s.reroute(&e, err) == nil {
+			return err
+		}
 	}
-	return cmd.Val(), err
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -55,12 +54,12 @@ func (s *Store) Probe(ctx context.Context, shard int) error {
 	if err := c.encode(charge, whole, func() time.Time { return time.Time{} }); err != nil {
 		return unsent(err)
 	}
-	reply, err := s.run(ctx, l, scriptHash, script, *key, c.request)
+	reply, err := s.run(ctx, l, scriptHash, script, *key, "\x01", "", c.request)
 	if err != nil {
 		return fmt.Errorf("shard %s: %w", l.name, translate(err))
 	}
-	if list, ok := reply.([]any); !ok || len(list) != replyLen {
-		return unavailable(errors.New("reply of the script: want a list"))
+	if text, ok := reply.(string); !ok || len(text) != answerLen {
+		return unavailable(fmt.Errorf("reply of the script: want %d bytes", answerLen))
 	}
 	return nil
 }

@@ -2,17 +2,20 @@ package redisstore
 
 import (
 	"crypto/sha1"
-	_ "embed" // take.lua
+	_ "embed" // the Lua files
 	"encoding/hex"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 )
 
+//go:embed buckets.lua
+var bucketsLua string
+
 //go:embed take.lua
 var takeLua string
 
 // script is the one script there is. No value ever enters its text, so that Redis compiles it once.
-var script = bucket.Lua() + takeLua
+var script = bucket.Lua() + bucketsLua + takeLua
 
 var scriptHash = hashOf(script)
 

@@ -107,7 +107,7 @@ func TestRequestAllocatesOnce(t *testing.T) {
 	c := newCall()
 	charges := []store.Charge{{Limit: limit, Hits: 1}, {Limit: limit, Hits: 2}, {Limit: limit, Hits: 3}}
 	out := make([]store.Decision, len(charges))
-	c.reply = make([]int64, replyLen*len(charges))
+	c.reply = make([]byte, answerLen*len(charges))
 	got := testing.AllocsPerRun(100, func() {
 		if err := c.encode(charges, whole, nil); err != nil {
 			t.Fatal(err)
