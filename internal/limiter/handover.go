@@ -34,10 +34,11 @@ func (r *recent) noteOwed(charges []store.Charge, out []store.Decision, unsent *
 func (r *recent) owe(c *store.Charge, granted int64, now time.Duration) {
 	set, mu := r.lock(&c.Key)
 	defer mu.Unlock()
-	if granted < 0 && find(set, &c.Key) == nil {
+	if granted < 0 && set.find(&c.Key) == nil {
 		return
 	}
-	e := r.place(set, &c.Key, now)
+	way := r.place(set, &c.Key, now)
+	e := &set.ways[way]
 	if e.limit == nil {
 		e.limit, e.remaining = c.Limit, unknown
 	}
@@ -46,6 +47,7 @@ func (r *recent) owe(c *store.Charge, granted int64, now time.Duration) {
 		r.owing.Add(1)
 		r.due.Store(int64(now + handOverFor))
 	}
+	set.worth[way] = e.worth(now)
 }
 
 // collect returns what e owes, which it then owes no more.
@@ -59,8 +61,8 @@ func (r *recent) collect(e *said) int64 {
 }
 
 // forgive has nobody owe anything.
-func (r *recent) forgive() {
-	r.each(func(e *said) { r.collect(e) })
+func (r *recent) forgive(now time.Duration) {
+	r.each(now, func(e *said) { r.collect(e) })
 }
 
 // owing reports whether anything is owed to the store.
@@ -73,7 +75,7 @@ func (l *Limiter) owing(now time.Duration) bool {
 		return true
 	}
 	if l.recent.due.CompareAndSwap(due, int64(now+handOverFor)) { // one caller does it
-		l.recent.forgive()
+		l.recent.forgive(now)
 	}
 	return false
 }
@@ -106,12 +108,15 @@ func (l *Limiter) addOwed(ctx context.Context, p *part, charges []store.Charge, 
 func (r *recent) handOver(key *store.Key, now time.Duration) int64 {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	e := find(set, key)
-	if e == nil || e.owed == 0 {
+	way := set.wayOf(key)
+	if way < 0 || set.ways[way].owed == 0 {
 		return 0
 	}
+	e := &set.ways[way]
 	r.travels.add(key, e.owed, 1, now) // before it is owed no more: nobody may see neither
-	return r.collect(e)
+	owed := r.collect(e)
+	set.worth[way] = e.worth(now)
+	return owed
 }
 
 // grantedLate notes what was granted here of charges whose call is still under way.

@@ -180,9 +180,9 @@ func TestOwing(t *testing.T) {
 		}
 	}
 	owing := int64(0)
-	for n := range r.sets {
-		for i := range r.sets[n].ways {
-			if r.sets[n].ways[i].owed > 0 {
+	for n := range r.ways {
+		for i := range r.ways[n] {
+			if r.ways[n][i].owed > 0 {
 				owing++
 			}
 		}

@@ -29,7 +29,7 @@ type Options struct {
 	OwnTimer    bool          // the store returns within Timeout whatever happens, so it is called on the caller's goroutine
 	GivesBack   bool          // the store may take charges and give them back by itself, as in a Redis Cluster: no denial is remembered for more than a second
 	MaxInFlight int           // most calls of the store at one time; a request past it is decided as if the store were away; 0 means 4096
-	Remember    int           // most buckets whose last answer is remembered, some 100 bytes each; 0 means 65,536, < 0 none: nothing is denied here, fallback buckets start full
+	Remember    int           // most buckets whose last answer is remembered, 120 bytes each; 0 means 65,536, < 0 none: nothing is denied here, fallback buckets start full
 
 	Now        func() time.Time      // nil means time.Now; for tests of what is remembered
 	Registerer prometheus.Registerer // nil: no metrics

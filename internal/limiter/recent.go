@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -26,7 +25,8 @@ const (
 //
 // Its instants are durations since the limiter's start.
 type recent struct {
-	sets   []set
+	heads  []head
+	ways   [][recentWays]said       // of the set of each head
 	locks  [recentLocks]paddedMutex // set n is guarded by lock n mod recentLocks
 	forgot atomic.Int64             // what was asked until this instant is not believed
 	owing  atomic.Int64             // entries that owe the store something
@@ -37,111 +37,62 @@ type recent struct {
 	givesBack bool // the store may give hits back on any bucket
 }
 
-// set is where a key may lie. Tags are four bytes of each key: a search that finds nothing, as most do, reads these alone
-// and not the cache lines of eight entries.
-type set struct {
-	tags [recentWays]uint32
-	ways [recentWays]said
-}
-
-func tag(key *store.Key) uint32 { return binary.LittleEndian.Uint32(key[4:]) }
-
 type paddedMutex struct {
 	sync.Mutex
 	_ [56]byte // the rest of a cache line
 }
 
-// said is what the store last said of one bucket. The zero value is a free place.
+// said is what the store last said of one bucket. The zero value is a free place. What an answer changes, as a rule, comes
+// first.
 type said struct {
 	key       store.Key
 	limit     *bucket.Limit // nil: a free place
 	sent, at  time.Duration // when the store was asked, and when it had answered
 	remaining int64         // whole hits in hand at that time, or unknown
 	reset     time.Duration // ResetAfter, counted from at
-	version   uint32        // counts answers
-	warmed    uint32        // version of the answer that the local bucket has been drawn down to; 0 if to none
+	need      int64         // the cheapest charge that was denied, in hits; 0 if none was
 
-	need                 int64         // the cheapest charge that was denied, in hits; 0 if none was
-	retry                time.Duration // its RetryAfter, counted from deniedAt
+	retry                time.Duration // of that denial: its RetryAfter, counted from deniedAt
 	deniedSent, deniedAt time.Duration // as sent and at, of that answer
-
-	owed int64 // hits granted here that the store was never asked for
+	owed                 int64         // hits granted here that the store was never asked for
+	warmed               words         // those that the local bucket has been drawn down to
 }
+
+// words are what tells an answer of the store from others on the same bucket. The zero value is no answer's.
+type words struct {
+	at        time.Duration
+	remaining int64
+}
+
+func (e *said) words() words { return words{e.at, e.remaining} }
 
 // unknown is what remains in a bucket after something happened to it that the table did not see.
 const unknown = -1
 
 func newRecent(places int) *recent {
-	r := &recent{sets: make([]set, max(1, (places+recentWays-1)/recentWays))}
+	n := max(1, (places+recentWays-1)/recentWays)
+	r := &recent{heads: make([]head, n), ways: make([][recentWays]said, n)}
 	r.forgot.Store(-1)
 	return r
 }
 
 // lock returns the set that key lies in, locked.
-func (r *recent) lock(key *store.Key) (*set, *paddedMutex) {
-	n, _ := bits.Mul64(binary.LittleEndian.Uint64(key[8:]), uint64(len(r.sets))) // keys are hashes: evenly spread
+func (r *recent) lock(key *store.Key) (set, *paddedMutex) {
+	n, _ := bits.Mul64(binary.LittleEndian.Uint64(key[8:]), uint64(len(r.heads))) // keys are hashes: evenly spread
 	mu := &r.locks[n%recentLocks]
 	mu.Lock()
-	return &r.sets[n], mu
-}
-
-// find returns the entry of key in set, or nil.
-func find(s *set, key *store.Key) *said {
-	t := tag(key)
-	for i := range s.tags {
-		if s.tags[i] != t {
-			continue
-		}
-		if e := &s.ways[i]; e.key == *key && e.limit != nil {
-			return e
-		}
-	}
-	return nil
+	return set{&r.heads[n], &r.ways[n]}, mu
 }
 
 // get returns what is known of a bucket.
 func (r *recent) get(key *store.Key) (said, bool) {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	if e := find(set, key); e != nil {
+	if e := set.find(key); e != nil {
 		return *e, true
 	}
 	return said{}, false
 }
-
-// place returns the entry of key, or else one for it to take: a free one, or the one that would matter for the
-// shortest time.
-func (r *recent) place(s *set, key *store.Key, now time.Duration) *said {
-	if e := find(s, key); e != nil {
-		return e
-	}
-	way, worth := 0, time.Duration(math.MaxInt64)
-	for i := range s.ways {
-		e := &s.ways[i]
-		if e.limit == nil {
-			way = i
-			break
-		}
-		w := min(e.at+e.reset-now, denialWorth-1) // when it is full again, nothing was worth remembering
-		if e.need > 0 && e.until(false) > now {
-			w = denialWorth + min(e.until(false)-now, denialWorth)
-		}
-		if e.owed > 0 {
-			w = max(w, denialWorth+e.limit.Period())
-		}
-		if w < worth {
-			way, worth = i, w
-		}
-	}
-	e := &s.ways[way]
-	r.collect(e)
-	*e = said{key: *key}
-	s.tags[way] = tag(key)
-	return e
-}
-
-// denialWorth keeps denials in the table before anything else: a flood of new keys must not send the denied to the store.
-const denialWorth = math.MaxInt64 / 2
 
 // note remembers the decisions of the store on charges that it was asked for at sent and that were answered at at.
 func (r *recent) note(charges []store.Charge, out []store.Decision, sent, at time.Duration) {
@@ -161,7 +112,8 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	}
 	set, mu := r.lock(&c.Key)
 	defer mu.Unlock()
-	e := r.place(set, &c.Key, at)
+	way := r.place(set, &c.Key, at)
+	e := &set.ways[way]
 	same := e.limit != nil && sameNumbers(e.limit, c.Limit)
 	// What is on its way there is to come off it.
 	remaining := max(0, d.Remaining-r.travels.hits(&c.Key))
@@ -171,7 +123,6 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	if e.limit != nil && e.sent > sent {
 		if same {
 			e.remaining = remaining
-			e.version++
 		}
 		return
 	}
@@ -181,7 +132,6 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 		e.need = 0
 	}
 	e.limit, e.sent, e.at, e.remaining, e.reset = c.Limit, sent, at, remaining, d.ResetAfter
-	e.version++
 	switch {
 	case denied:
 		if need := need(c); e.need == 0 || need <= e.need || e.until(r.refundable(c)) <= at {
@@ -190,6 +140,7 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 	case d.Allowed && (d.Granted > 0 || need(c) >= e.need):
 		e.need = 0 // what was taken makes its wait too short
 	}
+	set.worth[way] = e.worth(at)
 }
 
 // forget drops what is known of a bucket: something was given to it. What the store was asked before at and has not
@@ -197,24 +148,27 @@ func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Durat
 func (r *recent) forget(key *store.Key, l *bucket.Limit, at time.Duration) {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	e := r.place(set, key, at)
+	way := r.place(set, key, at)
+	e := &set.ways[way]
 	*e = said{key: *key, limit: l, sent: at, at: at, remaining: unknown, owed: e.owed}
+	set.worth[way] = e.worth(at)
 }
 
 // forgetAll drops what is known of every bucket.
 func (r *recent) forgetAll(at time.Duration) {
 	r.forgot.Store(int64(at))
-	r.each(func(e *said) { e.remaining, e.need = unknown, 0 })
+	r.each(at, func(e *said) { e.remaining, e.need = unknown, 0 })
 }
 
-// each calls f for every entry, under its lock.
-func (r *recent) each(f func(*said)) {
-	for n := range r.sets {
+// each calls f, which may write it, for every entry, under its lock.
+func (r *recent) each(now time.Duration, f func(*said)) {
+	for n := range r.ways {
 		mu := &r.locks[n%recentLocks]
 		mu.Lock()
-		for i := range r.sets[n].ways {
-			if e := &r.sets[n].ways[i]; e.limit != nil {
+		for i := range r.ways[n] {
+			if e := &r.ways[n][i]; e.limit != nil {
 				f(e)
+				r.heads[n].worth[i] = e.worth(now)
 			}
 		}
 		mu.Unlock()
@@ -225,8 +179,8 @@ func (r *recent) each(f func(*said)) {
 func (r *recent) followed(e *said) {
 	set, mu := r.lock(&e.key)
 	defer mu.Unlock()
-	if now := find(set, &e.key); now != nil && now.at == e.at && now.version == e.version {
-		now.warmed = e.version
+	if now := set.find(&e.key); now != nil && now.words() == e.words() {
+		now.warmed = e.words()
 	}
 }
 
