@@ -25,7 +25,10 @@ var rooms = map[string]room{
 		"internal/bucket": "it keeps bucket states",
 		"internal/store":  "it implements the contract",
 	}},
-	"internal/redisconn": {hides: "how Redis is reached: URLs, Sentinels, TLS, credentials that change"},
+	"internal/clienttls": {hides: "how a client's side of TLS is made of files: whom it trusts, and what it shows"},
+	"internal/redisconn": {hides: "how Redis is reached: URLs, Sentinels, TLS, credentials that change", imports: map[string]string{
+		"internal/clienttls": "Redis may speak TLS",
+	}},
 	"internal/store/redisstore": {hides: "Redis: the script, its encoding, pipelining, shards and slots, errors", imports: map[string]string{
 		"internal/bucket":    "it sends limits to the script, whose parts lie beside the arithmetic",
 		"internal/redisconn": "it connects to each node",
@@ -77,8 +80,9 @@ var rooms = map[string]room{
 		"internal/rule":   "it loads and swaps snapshots",
 	}},
 	"internal/config/xds": {hides: "the protocol of control planes: streams, nonces, ACK and NACK, proto types", imports: map[string]string{
-		"internal/config": "it is one of its sources",
-		"internal/rule":   "a resource becomes the text of a rule file",
+		"internal/clienttls": "a control plane may speak TLS",
+		"internal/config":    "it is one of its sources",
+		"internal/rule":      "a resource becomes the text of a rule file",
 	}},
 	"internal/xdstest": {hides: "how a control plane is run for a test", forTests: true},
 	"internal/transport": {hides: "the wire: proto types, gRPC, JSON, headers", imports: map[string]string{
@@ -134,6 +138,7 @@ var rooms = map[string]room{
 	"cmd/ratelimitd": {hides: "flags, environment and exit codes", imports: map[string]string{
 		"api/proto/ratelimitd/v1":                     "messages of the admin service",
 		"api/proto/ratelimitd/v1/ratelimitdv1connect": "rules, override, grant, audit and nodes call the admin service",
+		"internal/clienttls":                          "call and the commands of the admin port may speak TLS, and serve's control plane",
 		"internal/ledger":                             "audit verify checks a file",
 		"internal/app":                                "serve is app.Run",
 		"internal/bench":                              "bench loads a server",

@@ -17,20 +17,24 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1connect "github.com/ratelimitd/ratelimitd/api/proto/ratelimitd/v1/ratelimitdv1connect"
+	"github.com/ratelimitd/ratelimitd/internal/clienttls"
 )
 
 // adminTimeout is how long a call of the admin port may take: rules of many megabytes are read anew.
 const adminTimeout = 30 * time.Second
 
 // adminFlags say which admin port to call, and as whom.
-type adminFlags struct{ url, tokenFile, ca, cert, key string }
+type adminFlags struct {
+	url, tokenFile string
+	files          clienttls.Files
+}
 
 func (f *adminFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.url, "admin-url", "http://127.0.0.1:8082", "`URL` of the admin port of any node")
-	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authorities to trust instead of the system's")
-	flags.StringVar(&f.cert, "tls-cert", "", "PEM `file` of a certificate to show, with --tls-key")
-	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of its key")
+	flags.StringVar(&f.files.CAFile, "tls-ca", "", "PEM `file` of the authorities to trust instead of the system's")
+	flags.StringVar(&f.files.CertFile, "tls-cert", "", "PEM `file` of a certificate to show, with --tls-key")
+	flags.StringVar(&f.files.KeyFile, "tls-key", "", "PEM `file` of its key")
 	flags.StringVar(&f.tokenFile, "token-file", "", "the `file` that holds the token to show to it")
 }
 
@@ -50,9 +54,8 @@ func (f *adminFlags) client() (v1connect.AdminServiceClient, error) {
 		return nil, usagef("--admin-url: %q: want http:// or https://", f.url)
 	}
 	tr := http.DefaultTransport.(*http.Transport).Clone()
-	d := door{ca: f.ca, cert: f.cert, key: f.key, tls: true}
 	var err error
-	if tr.TLSClientConfig, err = d.config(); err != nil {
+	if tr.TLSClientConfig, err = clientTLS(&f.files); err != nil {
 		return nil, err
 	}
 	c := &http.Client{

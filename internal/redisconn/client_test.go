@@ -116,8 +116,8 @@ func TestFilesThatAreWrong(t *testing.T) {
 		"want a URL of redis-sentinel://":             {URL: "redis://h", SentinelPasswordFile: text},
 		"redis ca file: open " + missing:              {URL: "redis://h", CAFile: missing},
 		"no certificate in PEM":                       {URL: "redis://h", CAFile: text},
-		"redis cert and key files: want both":         {URL: "redis://h", CertFile: text},
-		"redis cert and key files: tls":               {URL: "redis://h", CertFile: text, KeyFile: text},
+		"redis cert file and redis key file: want":    {URL: "redis://h", CertFile: text},
+		"redis cert file " + text + " and redis":      {URL: "redis://h", CertFile: text, KeyFile: text},
 		"a socket has no TLS":                         {URL: "unix:///s", SkipVerify: true},
 	}
 	for want, o := range tests {

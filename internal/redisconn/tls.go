@@ -4,10 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
-	"os"
+
+	"github.com/ratelimitd/ratelimitd/internal/clienttls"
 )
 
 // secure greets the node at addr by TLS.
@@ -37,39 +36,20 @@ func signed(cs tls.ConnectionState, roots *x509.CertPool) error {
 
 // tlsConfig reads the files again: a certificate that was renewed is presented to the next connection.
 func (r *Redis) tlsConfig(addr string) (*tls.Config, error) {
-	c := &tls.Config{
-		MinVersion: tls.VersionTLS12, // what Redis may be built without is 1.3
-		ServerName: r.serverName,
-		//nolint:gosec // only where the operator asks for it by a flag of that name
-		InsecureSkipVerify: r.files.SkipVerify,
+	files := clienttls.Files{CAFile: r.files.CAFile, CertFile: r.files.CertFile, KeyFile: r.files.KeyFile, ServerName: r.serverName}
+	if files.ServerName == "" {
+		files.ServerName, _, _ = net.SplitHostPort(addr) // "" only where no connection is made
 	}
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(addr) // "" only where no connection is made
+	c, err := files.Config(clienttls.Names{CA: "redis ca file", Cert: "redis cert file", Key: "redis key file"})
+	if err != nil {
+		return nil, err
 	}
-	if r.files.CAFile != "" {
-		pem, err := os.ReadFile(r.files.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis ca file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("redis ca file: %s: no certificate in PEM", r.files.CAFile)
-		}
-	}
+	//nolint:gosec // only where the operator asks for it by a flag of that name
+	c.InsecureSkipVerify = r.files.SkipVerify
 	if r.files.AnyName && !r.files.SkipVerify {
 		//nolint:gosec // signed verifies, all but the name
 		c.InsecureSkipVerify = true
 		c.VerifyConnection = func(cs tls.ConnectionState) error { return signed(cs, c.RootCAs) }
-	}
-	switch {
-	case r.files.CertFile != "" && r.files.KeyFile != "":
-		pair, err := tls.LoadX509KeyPair(r.files.CertFile, r.files.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis cert and key files: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	case r.files.CertFile != "" || r.files.KeyFile != "":
-		return nil, errors.New("redis cert and key files: want both or none")
 	}
 	return c, nil
 }

@@ -208,7 +208,7 @@ func sumOf(r *discoveryv3.DiscoveryResponse) [sha256.Size]byte {
 func (c *Client) dial() (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if c.o.TLS != nil {
-		t, err := c.o.TLS.config()
+		t, err := c.o.config()
 		if err != nil {
 			return nil, err
 		}

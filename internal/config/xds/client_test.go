@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ratelimitd/ratelimitd/internal/certtest"
+	"github.com/ratelimitd/ratelimitd/internal/clienttls"
 	"github.com/ratelimitd/ratelimitd/internal/config"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
@@ -291,14 +292,14 @@ func TestMutualTLS(t *testing.T) {
 	})
 	plane.Set(t, "1", d1(1))
 	client := authority.Issue(t, certtest.Leaf{})
-	with := func(change func(*TLS)) *TLS {
-		o := &TLS{CertFile: client.CertFile, KeyFile: client.KeyFile, CAFile: authority.File}
+	with := func(change func(*clienttls.Files)) *clienttls.Files {
+		o := &clienttls.Files{CertFile: client.CertFile, KeyFile: client.KeyFile, CAFile: authority.File}
 		change(o)
 		return o
 	}
-	for name, o := range map[string]*TLS{
-		"by address":   with(func(*TLS) {}),
-		"another name": with(func(o *TLS) { o.ServerName = "envoy-gateway" }),
+	for name, o := range map[string]*clienttls.Files{
+		"by address":   with(func(*clienttls.Files) {}),
+		"another name": with(func(o *clienttls.Files) { o.ServerName = "envoy-gateway" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -308,13 +309,13 @@ func TestMutualTLS(t *testing.T) {
 	}
 	foreign := stranger.Issue(t, certtest.Leaf{})
 	for name, test := range map[string]struct {
-		o    *TLS
+		o    *clienttls.Files
 		says string
 	}{
-		"unknown authority":     {with(func(o *TLS) { o.CAFile = stranger.File }), "certificate signed by unknown authority"},
-		"wrong name":            {with(func(o *TLS) { o.ServerName = "other" }), "not other"},
-		"foreign certificate":   {with(func(o *TLS) { o.CertFile, o.KeyFile = foreign.CertFile, foreign.KeyFile }), "remote error: tls"},
-		"no certificate":        {with(func(o *TLS) { o.CertFile, o.KeyFile = "", "" }), "certificate required"},
+		"unknown authority":     {with(func(o *clienttls.Files) { o.CAFile = stranger.File }), "certificate signed by unknown authority"},
+		"wrong name":            {with(func(o *clienttls.Files) { o.ServerName = "other" }), "not other"},
+		"foreign certificate":   {with(func(o *clienttls.Files) { o.CertFile, o.KeyFile = foreign.CertFile, foreign.KeyFile }), "remote error: tls"},
+		"no certificate":        {with(func(o *clienttls.Files) { o.CertFile, o.KeyFile = "", "" }), "certificate required"},
 		"plaintext to TLS port": {nil, "no control plane"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +331,7 @@ func TestMutualTLS(t *testing.T) {
 	t.Run("renewed", func(t *testing.T) {
 		t.Parallel()
 		late := stranger.Issue(t, certtest.Leaf{})
-		f := follow(t, Options{Server: plane.Addr, TLS: with(func(o *TLS) { o.CertFile, o.KeyFile = late.CertFile, late.KeyFile })}, config.Options{})
+		f := follow(t, Options{Server: plane.Addr, TLS: with(func(o *clienttls.Files) { o.CertFile, o.KeyFile = late.CertFile, late.KeyFile })}, config.Options{})
 		eventually(t, "the foreign certificate is refused", func() bool { return strings.Contains(f.log.String(), "remote error: tls") })
 		authority.IssueTo(t, late, certtest.Leaf{})
 		f.becomes(1)
@@ -368,10 +369,10 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{"no server", Options{}, "--xds-server: want host:port"},
 		{"negative size", Options{Server: "x:1", MaxMessageBytes: -1}, "--xds-max-message-bytes: -1"},
 		{"backoff", Options{Server: "x:1", MinBackoff: time.Minute, MaxBackoff: time.Second}, "xds backoff of 1m0s to 1s"},
-		{"key alone", Options{Server: "x:1", TLS: &TLS{KeyFile: "k"}}, "want both or none"},
-		{"missing certificate", Options{Server: "x:1", TLS: &TLS{CertFile: "/nowhere", KeyFile: "/nowhere"}}, `--xds-tls-cert "/nowhere"`},
-		{"missing authority", Options{Server: "x:1", TLS: &TLS{CAFile: "/nowhere"}}, "--xds-tls-ca: open /nowhere"},
-		{"spoiled authority", Options{Server: "x:1", TLS: &TLS{CAFile: spoiled}}, "no certificate in PEM form"},
+		{"key alone", Options{Server: "x:1", TLS: &clienttls.Files{KeyFile: "k"}}, "want both or none"},
+		{"missing certificate", Options{Server: "x:1", TLS: &clienttls.Files{CertFile: "/nowhere", KeyFile: "/nowhere"}}, "--xds-tls-cert /nowhere"},
+		{"missing authority", Options{Server: "x:1", TLS: &clienttls.Files{CAFile: "/nowhere"}}, "--xds-tls-ca: open /nowhere"},
+		{"spoiled authority", Options{Server: "x:1", TLS: &clienttls.Files{CAFile: spoiled}}, "no certificate in PEM"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
