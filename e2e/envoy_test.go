@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -160,6 +161,14 @@ func (e *envoy) get(t *testing.T, path string, headers ...string) answered {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// wantCodes sends equal requests, one for each status code that is wanted.
+func (e *envoy) wantCodes(t *testing.T, want []int, path string, headers ...string) {
+	t.Helper()
+	if got := e.codes(t, len(want), path, headers...); !slices.Equal(got, want) {
+		t.Errorf("%s %q: got %v, want %v", path, headers, got, want)
+	}
 }
 
 // codes sends n equal requests and returns their status codes.

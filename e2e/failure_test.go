@@ -14,12 +14,6 @@ domain: e2e
 descriptors:
   - {key: user, rate_limit: {algorithm: sliding_log, requests_per_unit: 1, unit: hour}}
 `
-	const routes = `
-- match: {prefix: /}
-  route:
-    cluster: upstream
-    rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
-`
 	for name, c := range map[string]struct {
 		filter string
 		want   int
@@ -29,7 +23,7 @@ descriptors:
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStack(t, setup{rules: rules, routes: routes, filter: c.filter})
+			s := newStack(t, setup{rules: rules, filter: c.filter})
 			if got := s.get(t, "/", "x-user: ann").code; got != http.StatusOK {
 				t.Fatalf("before: got %d, want 200", got)
 			}

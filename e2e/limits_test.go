@@ -7,94 +7,73 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
-
-// stores are the two places where buckets live; what clients see must be the same on both.
-var stores = map[string]func(t *testing.T) []string{
-	"memory": func(*testing.T) []string { return nil },
-	"redis":  func(t *testing.T) []string { return []string{"--redis-url", redistest.Start(t).URL()} },
-}
 
 func TestAllowThenDeny(t *testing.T) {
 	t.Parallel()
-	for name, flags := range stores {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStack(t, setup{
-				flags: flags(t),
-				rules: `
+	onEachStore(t, func(t *testing.T, flags []string) {
+		s := newStack(t, setup{
+			flags: flags,
+			rules: `
 domain: e2e
 descriptors:
   - key: user
     rate_limit: {name: per-user, algorithm: sliding_log, requests_per_unit: 3, unit: hour}
 `,
-				routes: `
-- match: {prefix: /}
-  route:
-    cluster: upstream
-    rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
-`,
-			})
-
-			first := s.get(t, "/", "x-user: ann")
-			if first.code != http.StatusOK || first.body != "from upstream" {
-				t.Fatalf("got %d %q, want 200 from upstream", first.code, first.body)
-			}
-			wantHeaders(t, first, map[string]string{
-				"X-Ratelimit-Limit":     `3, 3;w=3600;name="per-user"`,
-				"X-Ratelimit-Remaining": "2",
-				"Ratelimit-Policy":      `"per-user";q=3;w=3600`,
-				"Retry-After":           "",
-			})
-			if got, want := first.header.Get("RateLimit"), `"per-user";r=2;t=3600`; got != want {
-				t.Errorf("got RateLimit %s, want %s", got, want)
-			}
-
-			if got, want := s.codes(t, 4, "/", "x-user: ann"), []int{200, 200, 429, 429}; !cmp.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
-			}
-			denied := s.get(t, "/", "x-user: ann")
-			wantHeaders(t, denied, map[string]string{
-				"X-Envoy-Ratelimited":   "true",
-				"X-Ratelimit-Limit":     `3, 3;w=3600;name="per-user"`,
-				"X-Ratelimit-Remaining": "0",
-				"Ratelimit-Policy":      `"per-user";q=3;w=3600`,
-				"Content-Type":          "application/problem+json",
-			})
-			// The oldest hit leaves the log an hour after it came; the spread adds up to 30 s to that wait.
-			if got := seconds(t, denied.header.Get("Retry-After")); got < 3570 || got > 3630 {
-				t.Errorf("got Retry-After %d, want an hour and its spread", got)
-			}
-			var problem struct {
-				Type, Title string
-				Status      int
-				Violated    []string `json:"violated-policies"`
-			}
-			if err := json.Unmarshal([]byte(denied.body), &problem); err != nil {
-				t.Fatalf("body %q: %v", denied.body, err)
-			}
-			if problem.Status != 429 || problem.Title == "" || !strings.HasSuffix(problem.Type, "#quota-exceeded") || !cmp.Equal(problem.Violated, []string{"per-user"}) {
-				t.Errorf("got problem %+v, want quota-exceeded of per-user", problem)
-			}
-
-			if got := s.get(t, "/", "x-user: bob").code; got != 200 {
-				t.Errorf("another user: got %d, want 200", got)
-			}
-			s.reached(t, 4)
 		})
-	}
+
+		first := s.get(t, "/", "x-user: ann")
+		if first.code != http.StatusOK || first.body != "from upstream" {
+			t.Fatalf("got %d %q, want 200 from upstream", first.code, first.body)
+		}
+		wantHeaders(t, first, map[string]string{
+			"X-Ratelimit-Limit":     `3, 3;w=3600;name="per-user"`,
+			"X-Ratelimit-Remaining": "2",
+			"Ratelimit-Policy":      `"per-user";q=3;w=3600`,
+			"Retry-After":           "",
+		})
+		if got, want := first.header.Get("RateLimit"), `"per-user";r=2;t=3600`; got != want {
+			t.Errorf("got RateLimit %s, want %s", got, want)
+		}
+
+		s.wantCodes(t, []int{200, 200, 429, 429}, "/", "x-user: ann")
+		denied := s.get(t, "/", "x-user: ann")
+		wantHeaders(t, denied, map[string]string{
+			"X-Envoy-Ratelimited":   "true",
+			"X-Ratelimit-Limit":     `3, 3;w=3600;name="per-user"`,
+			"X-Ratelimit-Remaining": "0",
+			"Ratelimit-Policy":      `"per-user";q=3;w=3600`,
+			"Content-Type":          "application/problem+json",
+		})
+		// The oldest hit leaves the log an hour after it came; the spread adds up to 30 s to that wait.
+		if got := seconds(t, denied.header.Get("Retry-After")); got < 3570 || got > 3630 {
+			t.Errorf("got Retry-After %d, want an hour and its spread", got)
+		}
+		var problem struct {
+			Type, Title string
+			Status      int
+			Violated    []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal([]byte(denied.body), &problem); err != nil {
+			t.Fatalf("body %q: %v", denied.body, err)
+		}
+		if problem.Status != 429 || problem.Title == "" || !strings.HasSuffix(problem.Type, "#quota-exceeded") || !cmp.Equal(problem.Violated, []string{"per-user"}) {
+			t.Errorf("got problem %+v, want quota-exceeded of per-user", problem)
+		}
+
+		if got := s.get(t, "/", "x-user: bob").code; got != 200 {
+			t.Errorf("another user: got %d, want 200", got)
+		}
+		s.reached(t, 4)
+	})
 }
 
 func TestTwoLimitsAllOrNothing(t *testing.T) {
 	t.Parallel()
-	for name, flags := range stores {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStack(t, setup{
-				flags: flags(t),
-				rules: `
+	onEachStore(t, func(t *testing.T, flags []string) {
+		s := newStack(t, setup{
+			flags: flags,
+			rules: `
 domain: e2e
 descriptors:
   - key: user
@@ -102,7 +81,7 @@ descriptors:
   - key: everyone
     rate_limit: {name: everyone, algorithm: sliding_log, requests_per_unit: 3, unit: hour}
 `,
-				routes: `
+			routes: `
 - match: {prefix: /}
   route:
     cluster: upstream
@@ -110,19 +89,14 @@ descriptors:
       - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
       - actions: [{generic_key: {descriptor_key: everyone, descriptor_value: "yes"}}]
 `,
-			})
-			// Ann's refused requests must not spend what everyone shares: the third of it is left for Bob.
-			if got, want := s.codes(t, 6, "/", "x-user: ann"), []int{200, 200, 429, 429, 429, 429}; !cmp.Equal(got, want) {
-				t.Errorf("ann: got %v, want %v", got, want)
-			}
-			if got, want := s.codes(t, 3, "/", "x-user: bob"), []int{200, 429, 429}; !cmp.Equal(got, want) {
-				t.Errorf("bob: got %v, want %v", got, want)
-			}
-			denied := s.get(t, "/", "x-user: bob")
-			wantHeaders(t, denied, map[string]string{"Ratelimit-Policy": `"everyone";q=3;w=3600`})
-			s.reached(t, 3)
 		})
-	}
+		// Ann's refused requests must not spend what everyone shares: the third of it is left for Bob.
+		s.wantCodes(t, []int{200, 200, 429, 429, 429, 429}, "/", "x-user: ann")
+		s.wantCodes(t, []int{200, 429, 429}, "/", "x-user: bob")
+		denied := s.get(t, "/", "x-user: bob")
+		wantHeaders(t, denied, map[string]string{"Ratelimit-Policy": `"everyone";q=3;w=3600`})
+		s.reached(t, 3)
+	})
 }
 
 func TestShadowAndUnlimited(t *testing.T) {
@@ -153,9 +127,7 @@ descriptors:
 		"/free":  {200, 200, 200},
 		"/other": {200, 429, 429},
 	} {
-		if got := s.codes(t, 3, path); !cmp.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v", path, got, want)
-		}
+		s.wantCodes(t, want, path)
 	}
 	shadowed := s.get(t, "/new")
 	wantHeaders(t, shadowed, map[string]string{"Ratelimit-Policy": "", "Retry-After": ""})
@@ -171,16 +143,8 @@ domain: e2e
 descriptors:
   - {key: user, rate_limit: {name: user, algorithm: sliding_log, requests_per_unit: 1, unit: hour}}
 `,
-		routes: `
-- match: {prefix: /}
-  route:
-    cluster: upstream
-    rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
-`,
 	})
-	if got, want := s.codes(t, 3, "/", "x-user: ann"), []int{200, 200, 200}; !cmp.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	s.wantCodes(t, []int{200, 200, 200}, "/", "x-user: ann")
 	wantHeaders(t, s.get(t, "/", "x-user: ann"), map[string]string{"Retry-After": "", "X-Ratelimit-Remaining": "0"})
 }
 
@@ -217,14 +181,10 @@ descriptors:
 		"internal-batch": {200, 200, 429, 429},
 		"free":           {200, 429, 429, 429},
 	} {
-		if got := s.codes(t, 4, "/", "x-tier: "+tier, "x-user: ann"); !cmp.Equal(got, want) {
-			t.Errorf("tier %s: got %v, want %v", tier, got, want)
-		}
+		s.wantCodes(t, want, "/", "x-tier: "+tier, "x-user: ann")
 	}
 	// Envoy drops a descriptor with an entry missing, and asks nobody when none is left.
-	if got, want := s.codes(t, 3, "/", "x-user: ann"), []int{200, 200, 200}; !cmp.Equal(got, want) {
-		t.Errorf("no tier: got %v, want %v", got, want)
-	}
+	s.wantCodes(t, []int{200, 200, 200}, "/", "x-user: ann")
 }
 
 // Envoy forwards header bytes as they come, and a service that refuses them refuses to decide: then one byte switches a
@@ -248,13 +208,9 @@ descriptors:
 `,
 	})
 	for _, user := range []string{"\xff", "\xfe"} {
-		if got, want := s.codes(t, 3, "/", "x-user: "+user), []int{200, 200, 429}; !cmp.Equal(got, want) {
-			t.Errorf("user %q: got %v, want %v", user, got, want)
-		}
+		s.wantCodes(t, []int{200, 200, 429}, "/", "x-user: "+user)
 	}
-	if got, want := s.codes(t, 2, "/", "x-user: \xfd\xc3\x28"), []int{200, 429}; !cmp.Equal(got, want) {
-		t.Errorf("what everyone shares: got %v, want %v", got, want)
-	}
+	s.wantCodes(t, []int{200, 429}, "/", "x-user: \xfd\xc3\x28")
 	if got := s.stat(t, "cluster.upstream.ratelimit.error"); got != 0 {
 		t.Errorf("got %d errors at Envoy, want 0", got)
 	}

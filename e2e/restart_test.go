@@ -25,12 +25,7 @@ descriptors:
 	backend := newUpstream(t)
 	proxy := newEnvoy(t, envoySetup{
 		Domain: "e2e", Services: []string{first.grpc, second.grpc}, Upstream: backend.addr, Filter: "failure_mode_deny: true",
-		Routes: `
-- match: {prefix: /}
-  route:
-    cluster: upstream
-    rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
-`,
+		Routes: perUser,
 	})
 	proxy.eventually(t, "Envoy has both", func() bool { return proxy.healthy(t) == 2 })
 

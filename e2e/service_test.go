@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
 // program is the path of the ratelimitd that TestMain built.
@@ -127,18 +129,43 @@ type stack struct {
 // A setup says what a stack is made of; domain is always "e2e".
 type setup struct {
 	rules  string   // a rules file
-	routes string   // Envoy's routes
+	routes string   // Envoy's routes; "": perUser
 	filter string   // more fields of Envoy's rate limit filter
 	flags  []string // of ratelimitd serve
 }
 
+// perUser is a route for everything, which asks about the header X-User as the entry "user".
+const perUser = `- match: {prefix: /}
+  route:
+    cluster: upstream
+    rate_limits: [{actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]}]
+`
+
 func newStack(t *testing.T, s setup) *stack {
 	t.Helper()
+	if s.routes == "" {
+		s.routes = perUser
+	}
 	st := &stack{service: serve(t, s.rules, s.flags...), upstream: newUpstream(t)}
 	st.envoy = newEnvoy(t, envoySetup{
 		Domain: "e2e", Services: []string{st.service.grpc}, Upstream: st.upstream.addr, Routes: s.routes, Filter: s.filter,
 	})
 	return st
+}
+
+// onEachStore runs a test on each of the two places where buckets live, for each with the flags of serve that say so: what
+// clients see must be the same.
+func onEachStore(t *testing.T, test func(t *testing.T, flags []string)) {
+	t.Helper()
+	for name, flags := range map[string]func(t *testing.T) []string{
+		"memory": func(*testing.T) []string { return nil },
+		"redis":  func(t *testing.T) []string { return []string{"--redis-url", redistest.Start(t).URL()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, flags(t))
+		})
+	}
 }
 
 // reached demands that want requests came through to the upstream so far.
