@@ -144,13 +144,14 @@ func (s *suite) startERL(ctx context.Context, binary string) (*server, error) {
 		return nil, err
 	}
 	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
-	// Its fair best case: no statistics, and a pipeline of 150 µs, which it heeds up to 167d0f8; since it took to radix v4
-	// (e9ce92c), only on a Redis Cluster.
+	// Its fair best case: no statistics, a memory of what is over its limit, and a pipeline of 150 µs, which it heeds up to
+	// 167d0f8; since it took to radix v4 (e9ce92c), only on a Redis Cluster.
 	pid, err := s.children.start("envoyproxy-ratelimit", []string{
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 		"PORT=" + port(addrs[1]), "GRPC_PORT=" + port(addrs[0]), "DEBUG_PORT=" + port(addrs[2]),
 		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error", "BACKEND_TYPE=redis", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redisAddr,
 		"REDIS_PIPELINE_WINDOW=150us", "REDIS_PIPELINE_LIMIT=16",
+		"LOCAL_CACHE_SIZE_IN_BYTES=67108864",
 		"RUNTIME_ROOT=" + filepath.Join(s.children.dir, "erl"), "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false",
 	}, binary)
 	if err != nil {
