@@ -149,6 +149,7 @@ var rooms = map[string]room{
 		"internal/config/xds":                         "serve may take its rules from a control plane",
 		"internal/engine":                             "explain and test decide in this process",
 		"internal/engine/shorthand":                   "requests on the command line and in test cases",
+		"internal/override":                           "explain knows what operators decided",
 		"internal/redisconn":                          "flags say how Redis is reached",
 		"internal/rule":                               "check prints rules and warnings",
 		"internal/store":                              "key prints a bucket's key",

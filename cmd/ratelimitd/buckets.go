@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ratelimitd/ratelimitd/internal/engine"
+	"github.com/ratelimitd/ratelimitd/internal/ledger"
+	"github.com/ratelimitd/ratelimitd/internal/override"
 	"github.com/ratelimitd/ratelimitd/internal/redisconn"
 	"github.com/ratelimitd/ratelimitd/internal/rule"
 	"github.com/ratelimitd/ratelimitd/internal/store"
@@ -36,8 +39,9 @@ func (f *bucketsFlags) addTo(cmd *cobra.Command) {
 // explainer is an engine that only explains.
 type explainer struct {
 	*engine.Engine
-	keyed bool   // keys are those of a deployment; else of nobody
-	live  *heard // buckets are those of a deployment; nil: all are full
+	keyed bool             // keys are those of a deployment; else of nobody
+	live  *heard           // buckets are those of a deployment; nil: all are full
+	conn  *redisconn.Redis // to it; nil with live
 	close func() error
 }
 
@@ -71,7 +75,7 @@ func (f *bucketsFlags) explainer(cmd *cobra.Command, rules *rule.Snapshot) (*exp
 			return nil, errors.Join(err, conn.Close())
 		}
 		x.close = func() error { return errors.Join(redis.Close(), conn.Close()) }
-		x.live = &heard{Store: redis}
+		x.live, x.conn = &heard{Store: redis}, conn
 		buckets = x.live
 		if err := locate(cmd.Context(), redis); err != nil {
 			return nil, errors.Join(err, x.close())
@@ -117,6 +121,29 @@ func unpaid(err error) error {
 		return fmt.Errorf("--redis-url: %w", refused)
 	}
 	return &exitError{exitUnreachable, fmt.Errorf("--redis-url: %w", err)}
+}
+
+// learnOverrides has x decide with the overrides that operators set, which are in the deployment's Redis. Where its user may
+// not read them x goes without, and w is told.
+func (f *bucketsFlags) learnOverrides(ctx context.Context, x *explainer, w io.Writer) error {
+	if x.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	client := x.conn.Client()
+	defer client.Close()
+	l := ledger.NewRedis(client, ledger.Options{Space: f.keySpace})
+	all, err := override.Read(ctx, l, time.Now(), slog.New(slog.NewTextHandler(w, nil)))
+	if refused := redisconn.Refusal(err); refused != nil {
+		writeLine(w, "without the overrides that operators set, which cannot be read: %v", refused)
+		return nil
+	}
+	if err != nil {
+		return unpaid(err)
+	}
+	x.SetOverrides(all)
+	return nil
 }
 
 // heard is a store that remembers why it did not answer last.

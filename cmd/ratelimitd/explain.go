@@ -25,11 +25,10 @@ func explainCommand() *cobra.Command {
 rule was reached and where it stands, which limits apply, and what the answer would be.
 Nothing is spent.
 
-Without --redis-url every bucket is full, as for a request nobody made before. With it,
-the buckets of a running deployment are looked at.
-
-The overrides that operators set are not known here. The call Explain of the admin port
-of a running server knows them: docs/admin.md.
+Without --redis-url every bucket is full, as for a request nobody made before, and no
+override is known that operators set. With it, the buckets of a running deployment are
+looked at, and its overrides are in force. Those of a node that keeps its own in
+--state-dir only its admin port tells, by the call Explain: docs/admin.md.
 
 ` + asksHelp,
 		Example: `  ratelimitd explain --rules examples/rules 'shop | [tier=pro, user=u1]'
@@ -38,7 +37,7 @@ of a running server knows them: docs/admin.md.
   RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd explain --rules examples/rules 'shop | [tier=pro, user=u1]'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			x, err := explanation(cmd, args, &f, &b, &a)
+			x, err := explanation(cmd, args, &f, &b, &a, true)
 			if err != nil {
 				return err
 			}
@@ -52,8 +51,9 @@ of a running server knows them: docs/admin.md.
 	return cmd
 }
 
-// explanation explains the request of args and flags. Keys that are nobody's are left out.
-func explanation(cmd *cobra.Command, args []string, f *rulesFlags, b *bucketsFlags, a *ask) (_ *engine.Explanation, err error) {
+// explanation explains the request of args and flags, as operators' overrides have it or without them. Keys that are
+// nobody's are left out.
+func explanation(cmd *cobra.Command, args []string, f *rulesFlags, b *bucketsFlags, a *ask, overrides bool) (_ *engine.Explanation, err error) {
 	req, err := a.request(args)
 	if err != nil {
 		return nil, err
@@ -67,6 +67,11 @@ func explanation(cmd *cobra.Command, args []string, f *rulesFlags, b *bucketsFla
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
+	if overrides {
+		if err := b.learnOverrides(cmd.Context(), x, cmd.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+	}
 	e, err := x.Explain(cmd.Context(), req)
 	if err != nil {
 		return nil, usagef("request: %w", err)
@@ -160,6 +165,9 @@ func explainDescriptor(w io.Writer, domain string, d *engine.ExplainedDescriptor
 	}
 	if d.Rule != "" {
 		writeLine(w, "  rule %s.%s at %s%s", domain, d.Rule, d.At, modes(d))
+	}
+	for _, o := range d.Exceptions {
+		writeLine(w, "  override %s", o)
 	}
 	if d.Override != "" {
 		writeLine(w, "  the request's limit: %s", d.Override)

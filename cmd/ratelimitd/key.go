@@ -31,7 +31,7 @@ or be readable in Redis by --redis-url.
 			if b.redis.url == "" && b.redis.urlFile == "" && b.keySecretFile == "" {
 				return usagef("want --key-secret-file, --redis-url or --redis-url-file: keys are hashes under a secret")
 			}
-			x, err := explanation(cmd, args, &f, &b, &a)
+			x, err := explanation(cmd, args, &f, &b, &a, false)
 			if err != nil {
 				return err
 			}

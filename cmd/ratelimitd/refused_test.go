@@ -149,6 +149,7 @@ func TestRedisRefusesExplain(t *testing.T) {
 	}{
 		"nothing granted":      {"on >word", "redis://svc:word@%s", nil, exitFailure, "NOPERM.*docs/redis.md#permissions"},
 		"no script granted":    {"on >word ~* +get +setnx", "redis://svc:word@%s", nil, exitFailure, "NOPERM.*docs/redis.md#permissions"},
+		"half of a script":     {"on >word ~* +get +setnx +eval +evalsha", "redis://svc:word@%s", nil, exitFailure, "take charges.*docs/redis.md#permissions"},
 		"nobody of that name":  {"on >word", "redis://else:word@%s", nil, exitFailure, "WRONGPASS.*docs/redis.md#connecting"},
 		"a script alone":       {"on >word ~* +evalsha", "redis://svc:word@%s", []string{"--key-secret-file", secret}, exitFailure, "NOPERM"},
 		"nobody there":         {"on >word", "redis://127.0.0.1:1", nil, exitUnreachable, "refused"},
@@ -169,5 +170,22 @@ func TestRedisRefusesExplain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A user who may only decide explains all the same, and says what is missing.
+func TestExplainWithoutRightToOverrides(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	grants(t, redis, "on >word "+forDecisions)
+	var out, said strings.Builder
+	code := run([]string{
+		"explain", "--rules", fileWith(t, oneRule), "--redis-url-file", fileWith(t, "redis://svc:word@"+redis.Addr), "shop | [api=x]",
+	}, &out, &said)
+	if code != exitOK || !strings.Contains(out.String(), "remaining 500") {
+		t.Errorf("got exit code %d and %q, want %d and what is left", code, out.String(), exitOK)
+	}
+	if want := "without the overrides that operators set.*NOPERM.*docs/redis.md#permissions"; !matches(want, said.String()) {
+		t.Errorf("said %q, want %q", said.String(), want)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -159,20 +158,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // learn takes over what the ledger says.
 func (k *Keeper) learn(st ledger.State, keep bool) {
-	kept := map[string]string{}
-	var all []*Override
-	for _, field := range slices.Sorted(maps.Keys(st.Fields)) {
-		if !strings.HasPrefix(field, fieldPrefix) {
-			continue
-		}
-		o, err := decode(st.Fields[field])
-		if err != nil {
-			k.log.Error("override ignored", "id", strings.TrimPrefix(field, fieldPrefix), "error", err)
-			continue
-		}
-		kept[field] = st.Fields[field]
-		all = append(all, o)
-	}
+	all := of(st, k.log)
 	k.mu.Lock()
 	k.all = all
 	k.mu.Unlock()
@@ -181,6 +167,10 @@ func (k *Keeper) learn(st ledger.State, keep bool) {
 	k.seq = st.Seq
 	k.mu.Unlock()
 	if keep && k.o.Keep != nil {
+		kept := make(map[string]string, len(all))
+		for _, o := range all {
+			kept[fieldPrefix+o.ID] = st.Fields[fieldPrefix+o.ID]
+		}
 		text, err := json.Marshal(kept)
 		if err == nil {
 			err = k.o.Keep(text)
@@ -195,13 +185,7 @@ func (k *Keeper) learn(st ledger.State, keep bool) {
 func (k *Keeper) apply() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
-	var current []*Override
-	for _, o := range k.all {
-		if o.Expires.After(now) {
-			current = append(current, o)
-		}
-	}
+	current := inForce(k.all, k.now())
 	same := slices.EqualFunc(current, k.current, func(a, b *Override) bool { return *a == *b })
 	if same && k.applied {
 		return

@@ -28,9 +28,12 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // passing begin the answers of a Redis that will do what it is asked once it has loaded, elected or ended something.
 var passing = []string{"BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "TRYAGAIN", "max number of clients reached"}
 
+const permissions = "docs/redis.md#permissions has what the user must be granted"
+
 // advices are by what an answer begins with.
 var advices = []struct{ code, advice string }{
-	{"NOPERM", "docs/redis.md#permissions has what the user must be granted"},
+	{"NOPERM", permissions},
+	{"The user executing the script can't", permissions}, // Redis 7.0
 	{"NOAUTH", "want a user or a password that it knows: docs/redis.md#connecting"},
 	{"WRONGPASS", "want a user and a password that it knows: docs/redis.md#connecting"},
 	{"WRONGTYPE", "a key of ratelimitd holds something else: docs/redis.md#keys"},
@@ -45,6 +48,9 @@ func Refusal(err error) *RefusedError {
 	begins := func(code string) bool { return redis.HasErrorPrefix(err, code) }
 	if answer := redis.Error(nil); !errors.As(err, &answer) || slices.ContainsFunc(passing, begins) {
 		return nil
+	}
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return &RefusedError{err, ""} // its words are there
 	}
 	for _, a := range advices {
 		if begins(a.code) {

@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,10 @@ func TestRefusal(t *testing.T) {
 			}
 		})
 	}
+	once := Refusal(redisError("NOPERM no"))
+	if got := Refusal(fmt.Errorf("again: %w", once)); got == nil || got.Error() != "again: "+once.Error() {
+		t.Errorf("a refusal: got %v, want its words once", got)
+	}
 	if got := Refusal(nil); got != nil {
 		t.Errorf("no error: got %v", got)
 	}
@@ -89,6 +94,12 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("client closed: got %v", got)
 	}
 }
+
+// redisError is an answer of Redis.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
 
 // do has the server carry out a command.
 func do(t *testing.T, s *redistest.Server, args ...any) {
