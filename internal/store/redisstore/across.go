@@ -188,15 +188,11 @@ func (s *Store) exchangeOnce(ctx context.Context, p phase, shares []*share) {
 			continue
 		}
 		c.slot = q.slot
-		select {
-		case s.cluster.lane(q.slot).calls <- c:
-		default: // nor do the others wait for a shard that does not answer
-			q.err = c.abandon(errFull)
-		}
+		q.err = s.cluster.lane(q.slot).calls.offer(c, s.tuning.queue) // the others do not wait for a shard that does not answer
 	}
 	for _, q := range shares {
 		if q.err == nil {
-			q.err = s.await(ctx, q.call)
+			q.err = q.call.await(ctx)
 		}
 		if late, ok := errors.AsType[*store.Late](q.err); ok {
 			q.err = late.Unwrap() // what is heard of a part says nothing of the whole
@@ -323,9 +319,7 @@ func (s *Store) sendBack(p *share) {
 		return // they were encoded before
 	}
 	c.slot = p.slot
-	select {
-	case s.cluster.lane(p.slot).calls <- c:
-	default:
+	if s.cluster.lane(p.slot).calls.offer(c, s.tuning.queue) != nil {
 		c.lost()
 	}
 }

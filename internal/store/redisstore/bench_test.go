@@ -171,26 +171,13 @@ func (s *Store) takePlain(charges []store.Charge, out []store.Decision) error {
 // sendPipelines is send with a pipeline of calls in place of one for all.
 func (s *Store) sendPipelines() {
 	client, calls := s.lanes.first().node.Load().client, s.lanes.first().calls
-	var batch []*call
-	for {
-		select {
-		case <-s.closing:
-			return
-		case c := <-calls:
-			batch = append(batch[:0], c)
-		}
-		for gathering := true; gathering && len(batch) < s.tuning.charges; {
-			select {
-			case c := <-calls:
-				batch = append(batch, c)
-			default:
-				gathering = false
-			}
-		}
+	var b batch
+	for calls.wait() {
+		calls.take(&b, s.tuning.charges)
 		pipe := client.Pipeline()
-		errands := make([]errand, len(batch))
-		for i := range batch {
-			errands[i].pack(batch[i : i+1])
+		errands := make([]errand, len(b.calls))
+		for i := range b.calls {
+			errands[i].pack(b.calls[i : i+1])
 			errands[i].cmd = redis.NewStringCmd(context.Background(), errands[i].args...)
 			_ = pipe.Process(context.Background(), errands[i].cmd)
 		}
@@ -206,13 +193,13 @@ func (s *Store) sendPipelines() {
 			}
 			_, err = pipe.Exec(context.Background())
 		}
-		for i, c := range batch {
+		calls.answered(b.calls)
+		for i, c := range b.calls {
 			if err == nil {
 				err = errands[i].read()
 			}
-			if c.depart() {
-				c.finish(err)
-			}
+			c.finish(err)
 		}
+		b.clear()
 	}
 }

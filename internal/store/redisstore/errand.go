@@ -112,6 +112,7 @@ func (s *Store) deliver(l *lane, b *batch) {
 					continue
 				}
 			}
+			l.calls.answered(e.calls)
 			failed = errFirst(failed, e.answer(err))
 		}
 		errands = again

@@ -10,7 +10,7 @@ import (
 type lane struct {
 	number int
 	name   string
-	calls  chan *call
+	calls  *pending
 	node   atomic.Pointer[node]   // nil: nobody knows one
 	probe  atomic.Pointer[string] // a key of the shard that is no bucket's; nil: the shard has no keys
 	down   atomic.Bool            // the last call went wrong, or took longer than anybody waits
@@ -19,13 +19,18 @@ type lane struct {
 // addLane makes a lane and the goroutines that carry its requests. One goroutine at a time may call it.
 func (s *Store) addLane(name string) *lane {
 	before := s.lanes.all()
-	l := &lane{number: len(before), name: name, calls: make(chan *call, s.tuning.queue)}
+	l := &lane{number: len(before), name: name, calls: newPending(s.timeout)}
 	if s.redis.Kind() != clusterKind {
 		key := probeKey
 		l.probe.Store(&key)
 	}
 	list := append(slices.Clip(before), l)
 	s.lanes.list.Store(&list)
+	select {
+	case <-s.closing: // Close may not have seen it
+		l.calls.close()
+	default:
+	}
 	for range s.tuning.senders {
 		s.workers.Go(func() { s.send(l) })
 	}
@@ -36,7 +41,7 @@ func (s *Store) addLane(name string) *lane {
 type tuning struct {
 	senders int // calls of a shard in flight at once
 	charges int // a batch takes no further request once it has this many charges: it bounds how long Redis is busy
-	queue   int // requests that wait for a sender
+	queue   int // a part of a request does not wait for a sender behind so many calls
 }
 
 var tuned = tuning{senders: 2, charges: 128, queue: 1024}
@@ -46,23 +51,10 @@ var tuned = tuning{senders: 2, charges: 128, queue: 1024}
 // senders were in flight.
 func (s *Store) send(l *lane) {
 	var b batch
-	for {
-		select {
-		case <-s.closing:
-			return
-		case c := <-l.calls:
-			b.add(c)
-		}
+	for l.calls.wait() {
 		// Let those that are about to ask be heard: a burst of requests wakes as many goroutines.
 		runtime.Gosched()
-		for gathering := true; gathering && b.charges < s.tuning.charges; {
-			select {
-			case c := <-l.calls:
-				b.add(c)
-			default:
-				gathering = false
-			}
-		}
+		l.calls.take(&b, s.tuning.charges)
 		s.deliver(l, &b)
 	}
 }
@@ -72,14 +64,6 @@ type batch struct {
 	calls   []*call
 	charges int
 	errands []*errand // reused
-}
-
-// add takes c along, unless its caller has left already.
-func (b *batch) add(c *call) {
-	if c.depart() {
-		b.calls = append(b.calls, c)
-		b.charges += c.charges
-	}
 }
 
 // group makes an errand a slot: in a Cluster a script may touch no more.

@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"sync/atomic"
+	"context"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/store"
@@ -17,68 +17,48 @@ type call struct {
 	buf     []byte
 	reply   []byte // answerLen a charge
 
-	state atomic.Int32 // one of waiting, departed, answered, left
-	after *store.Late  // of a call that departed and whose caller left: who wants to hear of it
-	done  chan error
-	timer *time.Timer
-	lost  func() // told if hits that are given back, whose answer nobody waits for, may not have come; nil: the caller waits
+	done chan error // capacity 1: how it ended
+	lost func()     // told if hits that are given back, whose answer nobody waits for, may not have come; nil: the caller waits
+
+	pending        *pending // guards what follows, until the end is told
+	before, behind *call    // there
+	deadline       time.Duration
+	state          state
+	after          *store.Late // of a call that departed and whose caller left: who wants to hear of it
 }
 
-// The states of a call: whoever moves it from waiting decides what becomes of it.
+// The states of a call.
+type state uint8
+
 const (
-	waiting  = iota // for a sender
-	departed        // a sender has it
-	answered        // its answer is there, or will be in a moment
-	left            // its caller has gone
+	waiting  state = iota // for a sender
+	departed              // a sender has it
+	answered              // its answer is there, or will be in a moment
+	left                  // its caller has gone
 )
 
-func newCall() *call {
-	c := &call{done: make(chan error, 1), timer: time.NewTimer(time.Hour)}
-	c.timer.Stop()
-	return c
-}
+func newCall() *call { return &call{done: make(chan error, 1)} }
 
-// reset makes c ready for another request.
-func (c *call) reset() { c.state.Store(waiting) }
-
-// depart claims c for a sender; false means that its caller has left and c is not to be sent.
-func (c *call) depart() bool { return c.state.CompareAndSwap(waiting, departed) }
-
-// abandon is what a caller does that waits no longer and whose call has not departed; it returns why as an error of the
-// store.
-func (c *call) abandon(why error) error {
-	c.state.Store(left)
-	return unsent(why)
-}
-
-// late is what a caller does whose time is over; it returns why as an error of the store. What has not departed never will,
-// what has is heard of later, and an answer that is there is taken: a process that did not run for a while finds both at once.
-func (c *call) late(why error) error {
-	if c.withdraw() {
-		return unsent(why)
+// await waits for the end of c, or of ctx. It is a deadline of the caller's, and not only of the call of Redis: one handed
+// down is honoured at the next socket operation, which is no bound on latency.
+func (c *call) await(ctx context.Context) error {
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+		return c.pending.leave(c, ctx.Err())
 	}
-	if c.state.Load() == departed {
-		c.after = store.NewLate(unavailable(why))
-		if c.state.CompareAndSwap(departed, left) {
-			return c.after
-		}
-		c.after = nil
-	}
-	return <-c.done
 }
-
-// withdraw takes back a call that has not departed, and reports whether that was so.
-func (c *call) withdraw() bool { return c.state.CompareAndSwap(waiting, left) }
 
 // abandoned reports whether the caller has left.
-func (c *call) abandoned() bool { return c.state.Load() == left }
+func (c *call) abandoned() bool { return c.state == left }
 
-// finish answers the caller, or whoever wants to hear of a call whose caller has left.
+// finish answers the caller of a call whose answer is there, or whoever wants to hear of one whose caller has left.
 func (c *call) finish(err error) {
 	if err != nil && c.lost != nil {
 		c.lost()
 	}
-	if c.state.CompareAndSwap(departed, answered) {
+	if c.state == answered {
 		c.done <- err
 		return
 	}

@@ -166,15 +166,16 @@ func (s *Store) takeAt(ctx context.Context, l *lane, slot uint16, charges []stor
 		return unsent(err)
 	}
 	c.slot = slot
-	c.timer.Reset(s.timeout)
-	err := s.exchange(ctx, l, c)
+	err := l.calls.put(c)
+	if err == nil {
+		err = c.await(ctx)
+	}
 	if c.abandoned() {
 		if errors.Is(err, errTimeout) {
 			s.outage.report(l.name, err)
 		}
 		return err // a sender may still be writing it: it is the garbage collector's
 	}
-	c.timer.Stop()
 	s.collect(c, err, out[:len(charges)])
 	return err
 }
@@ -184,54 +185,7 @@ func (s *Store) collect(c *call, err error, out []store.Decision) {
 	if err == nil {
 		c.decode(out)
 	}
-	c.reset()
 	s.idle.Put(c)
-}
-
-// exchange gives c to a sender and waits for its answer, for the timer, or for ctx. The timer stands outside of the
-// call of Redis: a deadline handed down is honoured at the next socket operation, which is no bound on latency.
-func (s *Store) exchange(ctx context.Context, l *lane, c *call) error {
-	if err := s.enqueue(ctx, l, c); err != nil {
-		return err
-	}
-	return s.await(ctx, c)
-}
-
-func (s *Store) enqueue(ctx context.Context, l *lane, c *call) error {
-	select {
-	case l.calls <- c:
-		return nil
-	default: // the queue is full: wait, which costs more even to prepare
-	}
-	select {
-	case l.calls <- c:
-		return nil
-	case <-c.timer.C:
-		return c.abandon(errTimeout)
-	case <-ctx.Done():
-		return c.abandon(ctx.Err())
-	case <-s.closing:
-		return c.abandon(errClosed)
-	}
-}
-
-func (s *Store) await(ctx context.Context, c *call) error {
-	closing := s.closing
-	for {
-		select {
-		case err := <-c.done:
-			return err
-		case <-c.timer.C:
-			return c.late(errTimeout)
-		case <-ctx.Done():
-			return c.late(ctx.Err())
-		case <-closing:
-			if c.withdraw() {
-				return unsent(errClosed)
-			}
-			closing = nil // it is under way, and its sender stays to bring the answer
-		}
-	}
 }
 
 // Close ends the store: what waits is answered as unavailable, what is in flight is waited for, connections are closed.
@@ -240,6 +194,9 @@ func (s *Store) Close() error {
 	var err error
 	s.close.Do(func() {
 		close(s.closing)
+		for _, l := range s.lanes.all() {
+			l.calls.close()
+		}
 		s.workers.Wait()
 		err = errors.Join(s.nodes.close(), s.closeConn())
 	})
