@@ -3,12 +3,12 @@
 -- One hit is p credits and one tick brings n of them, so nothing is ever rounded. level is the credits in hand plus d*p:
 -- 0 is as deep in debt as the limit allows, full is a full bucket. s is {level, t, p, tau, d}, empty if absent.
 
-local function valid_credit(s)
+-- valid_credit reports whether some limit of the family can have written s: that of charge c can, if it has its terms.
+local function valid_credit(s, c)
   local level, t, p, tau, d = s[1], s[2], s[3], s[4], s[5]
-  return d and p >= 1 and tau >= 1 and p <= floor(MAX_PERIOD / tau) and
-    level >= 0 and level <= MAX_PRODUCT and
-    t >= 0 and t <= MAX_TIME and
-    d >= 0 and d <= floor(MAX_PRODUCT / p)
+  return d and level >= 0 and level <= MAX_PRODUCT and t >= 0 and t <= MAX_TIME and
+    (p == c.p and tau == c.tau and d == c.d or
+    p >= 1 and tau >= 1 and p <= floor(MAX_PERIOD / tau) and d >= 0 and d <= floor(MAX_PRODUCT / p))
 end
 
 -- credit_wait returns the wait at now until so many credits have come since t, NEVER if that is after the end of time.
@@ -16,7 +16,7 @@ local function credit_wait(missing, n, t, tau, now)
   if missing <= 0 then
     return 0
   end
-  local ticks = ceil(missing, n)
+  local ticks = floor((missing + n - 1) / n)
   if ticks > floor((MAX_TIME - t) / tau) then
     return NEVER
   end
@@ -40,19 +40,24 @@ local function take_credit(s, now, c, mode, before)
   -- The bucket now, under this limit: an absent one is full.
   local level, t = full, now
   local rebased = false
-  if valid_credit(s) then
+  if valid_credit(s, c) then
     level, t = s[1], s[2]
     local p0, tau0, d0 = s[3], s[4], s[5]
     if p0 ~= p or tau0 ~= tau or d0 ~= d then -- another limit's: whole hits in hand are kept
       level = (max(-d, min(floor(level / p0) - d0, b)) + d) * p
     end
-    level = min(level, full)
+    if level > full then
+      level = full
+    end
     if t > now + BACKSTEP then
       t = now
       rebased = true
     end
-    local ticks = floor(max(0, now - t) / tau)
-    if ticks >= ceil(full - level, n) then
+    local ticks = 0
+    if now > t then
+      ticks = floor((now - t) / tau)
+    end
+    if ticks >= floor((full - level + n - 1) / n) then
       level = full
       t = max(t, now)
     else
@@ -85,17 +90,25 @@ local function take_credit(s, now, c, mode, before)
   elseif mode == COUNT then
     granted = max(0, min(hits, whole))
   end
-  local was = level
-  level = min(level - granted * p, full)
-  if granted ~= 0 and full - max(was, level) < n then
-    -- Less than a tick from full: what has passed of the tick is past, or the next would bring it on top of the burst.
-    t = max(t, now)
+  if granted ~= 0 then
+    local was = level
+    level = min(level - granted * p, full)
+    if full - max(was, level) < n then
+      -- Less than a tick from full: what has passed of the tick is past, or the next would bring it on top of the burst.
+      t = max(t, now)
+    end
   end
 
   -- Answer.
   local changed = granted ~= 0 or rebased
-  local remaining = max(0, floor(level / p) - d)
-  local reset_after = until_full(full - level, n, t, tau, now)
+  local remaining = floor(level / p) - d
+  if remaining < 0 then
+    remaining = 0
+  end
+  local reset_after = credit_wait(full - level, n, t, tau, now)
+  if reset_after == NEVER then
+    reset_after = MAX_TIME - now
+  end
   local retry_after = 0
   if not allowed and need > b then
     retry_after = NEVER

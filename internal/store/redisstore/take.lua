@@ -78,28 +78,26 @@ local function take_one(request, place)
   reply[size] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, delay, tick)
 end
 
--- Of the request at hand, by charge: what was there before it, whether it is allowed, what earlier charges had taken from
--- its key, and whether it refuses the request. One set of tables for all requests, as tables are dear.
-local olds, old_ttls, alloweds, befores, refuses = {}, {}, {}, {}, {}
+-- Of the request at hand, by charge: what was there before it, whether it is allowed and has changed what was there, what
+-- earlier charges had taken from its key, and whether it refuses the request. All requests use these, as tables are dear.
+local olds, old_ttls, alloweds, changeds, befores, refuses = {}, {}, {}, {}, {}, {}
 
--- vote finds out which charges refuse the request. It returns whether one does, and whether one does that is counted.
+-- vote finds out which charges refuse the request, and returns whether one does.
 local function vote(request)
   local room = {} -- by quota group: whether a charge of it is allowed
   for i = 1, request.many do
-    if alloweds[i] then
-      room[request[i].vote] = true
+    local group = request[i].vote
+    if group > NONE and alloweds[i] then
+      room[group] = true
     end
   end
-  local refused, counted = false, false
+  local refused = false
   for i = 1, request.many do
     local c = request[i]
     refuses[i] = not alloweds[i] and (c.vote == ENFORCE or c.vote > NONE and not room[c.vote])
-    if refuses[i] then
-      refused = true
-      counted = counted or c.mode == COUNT
-    end
+    refused = refused or refuses[i]
   end
-  return refused, counted
+  return refused
 end
 
 -- take_many takes the charges of a request that come after so many others.
@@ -109,7 +107,7 @@ local function take_many(request, others)
 
   -- Ask, in place, remembering what was there.
   local took = repeated and {} -- by place
-  local changed_any, allowed_all = false, true
+  local allowed_all = true
   for i = 1, many do
     local c = request[i]
     local place = places[others + i] or others + i
@@ -124,10 +122,9 @@ local function take_many(request, others)
       c.take(s, now, c, c.mode, 0)
     if changed then
       store(c, place, s, ttl)
-      changed_any = true
     end
     allowed_all = allowed_all and allowed
-    alloweds[i], befores[i], refuses[i] = allowed, 0, false
+    alloweds[i], changeds[i], refuses[i] = allowed, changed, false
     if took then
       befores[i] = took[place] or 0
       took[place] = max(0, befores[i] + granted)
@@ -136,50 +133,57 @@ local function take_many(request, others)
   end
   size = start + many
 
-  local refused, counted = false, false
+  local refused = phase ~= WHOLE
   if not allowed_all then
-    refused, counted = vote(request)
+    refused = vote(request) or refused
   end
-  if phase ~= WHOLE then
-    refused, counted = true, true
-  end
-  if not refused or not (changed_any or counted) then
+  if not refused then
     return
   end
 
-  -- Refused: put back what was there, and book on it what is booked even so.
+  -- Refused: put back what was there, and book on it what is booked even so. A charge that has changed nothing would find
+  -- the same again, unless others of its key come before it.
   for i = many, 1, -1 do
-    local place = places[others + i] or others + i
-    if request[i].family == LOG then
-      logs[place] = olds[i]
-    else
-      values[place] = olds[i]
+    if changeds[i] then
+      local place = places[others + i] or others + i
+      if request[i].family == LOG then
+        logs[place] = olds[i]
+      else
+        values[place] = olds[i]
+      end
+      ttls[place] = old_ttls[i]
     end
-    ttls[place] = old_ttls[i]
   end
-  local booked = {} -- by place
+  local booked = took and {} -- by place
   for i = 1, many do
-    local c = request[i]
-    local place = places[others + i] or others + i
-    local mode = LOOK
-    if phase ~= LOOK_ONLY and (c.mode == REPORT or c.mode == COUNT and refuses[i]) then
-      mode = c.mode
+    if changeds[i] or took then
+      local c = request[i]
+      local place = places[others + i] or others + i
+      local mode = LOOK
+      if phase ~= LOOK_ONLY and (c.mode == REPORT or c.mode == COUNT and refuses[i]) then
+        mode = c.mode
+      end
+      local before = 0
+      if took then
+        before = max(0, befores[i] - (booked[place] or 0))
+      end
+      local s = load(c, place)
+      local _, granted, remaining, retry_after, reset_after, _, tick, changed, ttl =
+        c.take(s, now, c, mode, before)
+      if changed then
+        store(c, place, s, ttl)
+      end
+      if took then
+        booked[place] = (booked[place] or 0) + granted
+      end
+      local allowed = alloweds[i]
+      if allowed then
+        retry_after = 0
+      elseif retry_after ~= NEVER then
+        retry_after = max(1, retry_after)
+      end
+      reply[start + i] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, 0, tick)
     end
-    local s = load(c, place)
-    local before = booked[place] or 0
-    local _, granted, remaining, retry_after, reset_after, _, tick, changed, ttl =
-      c.take(s, now, c, mode, max(0, befores[i] - before))
-    if changed then
-      store(c, place, s, ttl)
-    end
-    booked[place] = before + granted
-    local allowed = alloweds[i]
-    if allowed then
-      retry_after = 0
-    elseif retry_after ~= NEVER then
-      retry_after = max(1, retry_after)
-    end
-    reply[start + i] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, 0, tick)
   end
 end
 
