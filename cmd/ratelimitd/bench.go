@@ -45,7 +45,7 @@ a server that stalls is charged for everyone who would have come meanwhile.
   ratelimitd bench --rate 3000 --keys 1000 --spread zipf 'shop | [tier=free, user=` + keyPlace + `]'
 
   # What a decision costs the server and Redis on this machine, and whether Redis decided it
-  ratelimitd bench --pid PID --redis-pid PID --metrics http://127.0.0.1:8082/metrics 'shop | [tier=free, user=` + keyPlace + `]'`,
+  ratelimitd bench --pid "$(pgrep -ox ratelimitd)" --redis-pid "$(pgrep -ox redis-server)" --metrics http://127.0.0.1:8082/metrics 'shop | [tier=free, user=` + keyPlace + `]'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			req, err := a.request(args)

@@ -122,7 +122,16 @@ Data goes to standard output, everything else to standard error. Exit codes:
 	root.PersistentFlags().String("config", "", "read settings from this YAML `file`: flag names and their values")
 	root.AddCommand(serveCommand(), checkCommand(), explainCommand(), keyCommand(), callCommand(), testCommand(),
 		benchCommand(), sizeCommand(), rulesCommand(), overrideCommand(), grantCommand(), auditCommand(), nodesCommand(), versionCommand())
+	inOrder(root)
 	return root
+}
+
+// inOrder has help pages list flags as they were made, which their words follow: "its key", "or", "likewise".
+func inOrder(cmd *cobra.Command) {
+	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
+	for _, c := range cmd.Commands() {
+		inOrder(c)
+	}
 }
 
 // runs wraps what a command does: settings are completed first, and whatever it returns ends with exit code 1 unless

@@ -35,7 +35,7 @@ func (f *adminFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.files.CAFile, "tls-ca", "", "PEM `file` of the authorities to trust instead of the system's")
 	flags.StringVar(&f.files.CertFile, "tls-cert", "", "PEM `file` of a certificate to show, with --tls-key")
 	flags.StringVar(&f.files.KeyFile, "tls-key", "", "PEM `file` of its key")
-	flags.StringVar(&f.tokenFile, "token-file", "", "the `file` that holds the token to show to it")
+	flags.StringVar(&f.tokenFile, "token-file", "", "the `file` that holds the token to show to the admin port")
 }
 
 // client returns a client of the admin service.

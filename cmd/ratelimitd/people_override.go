@@ -18,10 +18,11 @@ import (
 func overrideCommand() *cobra.Command {
 	f := new(adminFlags)
 	return group(f, "override", "Change limits for a while", `Raise or lower a limit, exempt callers from it or block them, for a while and at once on every
-node, on top of the rules. Each override needs an expiry, an author and a reason.`,
+node, on top of the rules. Each override needs an expiry, an author and a reason. Nodes keep them in
+Redis (serve --redis-url) or, one node alone, in serve --state-dir.`,
 		`  ratelimitd override set --rule shop.pro-minute --requests 6000 --for 2h --author ann --reason "ticket 4711"
   ratelimitd override list
-  ratelimitd override rm ID --author ann --reason over`,
+  ratelimitd override rm o-ddbc2622024b --author ann --reason over`,
 		overrideSet(f), overrideList(f), overrideRemove(f))
 }
 
@@ -142,7 +143,7 @@ func overrideRemove(f *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm ID", Short: "End an override before its time", Args: cobra.ExactArgs(1),
 		Long:    `End an override before its time, on every node. Its ID is what set printed and list shows.`,
-		Example: `  ratelimitd override rm ID --author ann --reason over`,
+		Example: `  ratelimitd override rm o-ddbc2622024b --author ann --reason over`,
 		RunE: calls(f, func(ctx context.Context, _ *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			if err := m.check(); err != nil {
 				return err

@@ -24,7 +24,7 @@ admin port of any of them. Versions are numbered; the last 20 can be rolled back
 		`  ratelimitd rules diff examples/rules
   ratelimitd rules apply examples/rules --author ann --reason "ticket 4711"
   ratelimitd rules history
-  ratelimitd rules rollback VERSION --author ann --reason "too strict"`,
+  ratelimitd rules rollback 1 --author ann --reason "too strict"`,
 		rulesGet(f), rulesDiff(f), rulesApply(f), rulesHistory(f), rulesRollback(f))
 }
 
@@ -68,7 +68,7 @@ func rulesGet(f *adminFlags) *cobra.Command {
 		Long: `Print the files of the current version, or of one that is kept. Of rules that are not published,
 print where they come from and their hash.`,
 		Example: `  ratelimitd rules get
-  ratelimitd rules get --version VERSION --to ./rules`,
+  ratelimitd rules get --version 1 --to ./rules`,
 		Args: cobra.NoArgs,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, _ []string) error {
 			r, err := c.GetRules(ctx, &v1.GetRulesRequest{Version: version})
@@ -89,7 +89,7 @@ print where they come from and their hash.`,
 		}),
 	}
 	cmd.Flags().Int64Var(&version, "version", 0, "which `version` (0: the current one)")
-	cmd.Flags().StringVar(&dir, "to", "", "write its files into this `directory` instead")
+	cmd.Flags().StringVar(&dir, "to", "", "write its files into this `directory` instead, which is made if need be")
 	out.addTo(cmd)
 	return cmd
 }
@@ -97,6 +97,9 @@ print where they come from and their hash.`,
 func unpack(dir string, files []*v1.RuleFile) error {
 	if len(files) == 0 {
 		return errors.New("the rules of this node are not published: there are no files to write")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
 	}
 	for _, file := range files {
 		name := file.GetName()
@@ -216,8 +219,9 @@ func rulesRollback(f *adminFlags) *cobra.Command {
 	var expect int64
 	cmd := &cobra.Command{
 		Use: "rollback VERSION", Short: "Publish an earlier version anew", Args: cobra.ExactArgs(1),
-		Long:    `Publish the content of an earlier version as the next one, and print its number.`,
-		Example: `  ratelimitd rules rollback VERSION --author ann --reason "too strict"`,
+		Long:    `Publish the content of an earlier version as the next one, and print its number. Which versions there
+are, rules history says.`,
+		Example: `  ratelimitd rules rollback 1 --author ann --reason "too strict"`,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
 			if err := m.check(); err != nil {
 				return err

@@ -38,7 +38,7 @@ func serveCommand() *cobra.Command {
 	var f serveFlags
 	var o app.Options
 	cmd := &cobra.Command{
-		Use:   "serve --rules DIR|FILE",
+		Use:   "serve (--rules DIR|FILE | --xds-server ADDRESS | --rules-from-redis)",
 		Short: "Serve decisions",
 		Long: `Serve decisions to Envoy and everything else that speaks its rate limit service.
 
@@ -46,16 +46,17 @@ Three ports are opened:
   gRPC   Envoy's RateLimitService v3, and health (for "" and "ratelimit")
   HTTP   /json (the same service as JSON), /healthcheck and /readyz
   admin  /metrics, /rlconfig, /config, /debug/pprof/ and the service behind the
-         commands rules, override, grant, audit and nodes, on loopback only
+         commands rules, override, grant, audit and nodes, on loopback
 
 Without --redis-url, buckets are kept in the memory of this process: right for one
 process and for trying things. With it, all processes on one Redis share their
 buckets. Redis need not be there at the start: until it is, each limit answers as
 its on_backend_failure says.
 
-The rules come from files or, by xDS, from a control plane, and are followed: a change
-is served within two seconds, and SIGHUP has files read at once. If they are wrong,
-the last good ones stay, and the log says why.
+The rules come from files (--rules), by xDS from a control plane (--xds-server), or from
+Redis, where people publish them (--rules-from-redis), and are followed: a change is
+served within two seconds, and SIGHUP has files read at once. If they are wrong, the
+last good ones stay, and the log says why.
 
 SIGTERM and SIGINT drain: health says "not serving", calls are answered for
 --drain-delay more, so that every proxy notices, then connections are ended and the
@@ -66,15 +67,13 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 		Example: `  # Count in memory
   ratelimitd serve --rules examples/rules
 
-  # Share buckets through Redis; the URL, which holds a password, comes from a file
+  # Share buckets through Redis; the URL, which may hold a password, comes from the environment or from a file
+  RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd serve --rules examples/rules
   ratelimitd serve --rules examples/rules --redis-url-file /run/secrets/redis-url
 
   # Take the rules from Envoy Gateway
   ratelimitd serve --xds-server envoy-gateway:18001 --xds-node-id envoy-ratelimit \
     --xds-tls-cert /certs/tls.crt --xds-tls-key /certs/tls.key --xds-tls-ca /certs/ca.crt
-
-  # The same by environment
-  RATELIMITD_RULES=examples/rules RATELIMITD_REDIS_URL=redis://127.0.0.1:6379 ratelimitd serve
 
   # Try new rules without refusing anything
   ratelimitd serve --rules examples/rules --shadow`,
@@ -86,13 +85,13 @@ OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Rules, "rules", "", "the rules: a `path` of a file, or of a directory of *.yaml, *.yml and *.json")
+	flags.BoolVar(&o.RulesFromRedis, "rules-from-redis", false, "take the rules that people publish in the Redis of --redis-url instead; see ratelimitd rules")
 	f.xds.addTo(flags)
 	choiceVar(flags, &f.referenceEnv, "reference-environment", "read the variables of the reference service (envoyproxy/ratelimit): auto does if one of them says where the rules are", "auto", "on", "off")
 	flags.BoolVar(&o.AllowEmptyRules, "allow-empty-rules", false, "let rules without any rule become current, which lets everything pass")
 	flags.BoolVar(&o.StartWithoutRules, "start-without-rules", false, "say \"serving\" before there are rules; until then calls are answered with an error")
-	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none")
+	flags.StringVar(&o.StateDir, "state-dir", "", "keep the last good rules in this `directory`, for a start that finds none; without Redis the overrides and the audit log too")
 	choiceVar(flags, &f.profile, "default-profile", "whose answers files give that name no profile: ours, or the reference service's", "native", "envoy")
-	flags.BoolVar(&o.RulesFromRedis, "rules-from-redis", false, "take the rules that people publish in the Redis of --redis-url instead; see ratelimitd rules")
 	flags.StringVar(&o.GRPCAddr, "grpc-addr", app.DefaultGRPCAddr, "`address` of the gRPC port; unix:///path for a socket")
 	flags.StringVar(&f.tls.CertFile, "grpc-tls-cert", "", "PEM `file` of the gRPC port's certificate, with --grpc-tls-key; both are read again when they change")
 	flags.StringVar(&f.tls.KeyFile, "grpc-tls-key", "", "PEM `file` of its key")

@@ -93,7 +93,11 @@ func test(cmd *cobra.Command, f *rulesFlags, files []string, out *output) error 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d cases, %d failed\n", len(results), failed)
+	word := "cases"
+	if len(results) == 1 {
+		word = "case"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d %s, %d failed\n", len(results), word, failed)
 	if failed > 0 {
 		return &exitError{code: exitFailure}
 	}
