@@ -112,7 +112,7 @@ func (m *motive) check() error {
 
 // message is a proto as output prints it: as its JSON.
 func message(m proto.Message) json.RawMessage {
-	text, err := protojson.Marshal(m)
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m) // a list that is empty is a list
 	if err != nil {
 		panic(err) // what came over the wire is a message
 	}
