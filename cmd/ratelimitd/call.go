@@ -136,7 +136,7 @@ func header(h *corev3.HeaderValue) string {
 }
 
 func (a *answer) table(w io.Writer) {
-	fmt.Fprintln(w, a.Code)
+	writeLine(w, "%s", a.Code)
 	lines := [][]string{{"STATUS", "LIMIT", "NAME", "REMAINING", "RESET"}}
 	for _, s := range a.Statuses {
 		remaining := strconv.FormatUint(uint64(s.Remaining), 10)
@@ -147,9 +147,9 @@ func (a *answer) table(w io.Writer) {
 	}
 	columns(w, lines)
 	for _, h := range a.Headers {
-		fmt.Fprintln(w, h)
+		writeLine(w, "%s", h)
 	}
 	if a.Body != "" {
-		fmt.Fprintln(w, a.Body)
+		writeLines(w, a.Body)
 	}
 }

@@ -59,7 +59,7 @@ func complain(w io.Writer, err error) {
 		writeLines(w, mistakes.Error())
 	default:
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			fmt.Fprintf(w, "ratelimitd: %s\n", line)
+			writeLine(w, "ratelimitd: %s", line)
 		}
 	}
 }

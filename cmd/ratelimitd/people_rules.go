@@ -48,11 +48,11 @@ func diff(ctx context.Context, w io.Writer, c v1connect.AdminServiceClient, file
 		return nil, err
 	}
 	for _, warning := range d.GetWarnings() {
-		fmt.Fprintln(w, warning)
+		writeLine(w, "%s", warning)
 	}
 	if len(d.GetErrors()) > 0 {
 		for _, mistake := range d.GetErrors() {
-			fmt.Fprintln(w, mistake)
+			writeLines(w, mistake)
 		}
 		return nil, &exitError{exitFailure, nil}
 	}
@@ -80,10 +80,12 @@ print where they come from and their hash.`,
 			}
 			return out.print(cmd.OutOrStdout(), message(r), func(w io.Writer) {
 				if len(r.GetFiles()) == 0 {
-					fmt.Fprintf(w, "origin %s %s\nhash %s\n", r.GetOrigin(), r.GetOriginVersion(), r.GetHash())
+					writeLine(w, "origin %s %s", r.GetOrigin(), r.GetOriginVersion())
+					writeLine(w, "hash %s", r.GetHash())
 				}
 				for _, file := range r.GetFiles() {
-					fmt.Fprintf(w, "# %s\n%s", file.GetName(), file.GetData())
+					writeLine(w, "# %s", file.GetName())
+					fmt.Fprintf(w, "%s", file.GetData()) // as it was published
 				}
 			})
 		}),
@@ -133,7 +135,7 @@ code is 1.`,
 			}
 			return out.print(cmd.OutOrStdout(), message(d), func(w io.Writer) {
 				for _, line := range d.GetChanges() {
-					fmt.Fprintln(w, line)
+					writeLine(w, "%s", line)
 				}
 				if len(d.GetChanges()) == 0 {
 					fmt.Fprintln(cmd.ErrOrStderr(), "no difference")
@@ -166,7 +168,7 @@ somebody else publishes a version meanwhile, nothing is published.`,
 				return err
 			}
 			for _, line := range d.GetChanges() {
-				fmt.Fprintln(cmd.ErrOrStderr(), line)
+				writeLine(cmd.ErrOrStderr(), "%s", line)
 			}
 			if expect < 0 {
 				expect = d.GetVersion()

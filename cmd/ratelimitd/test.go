@@ -68,7 +68,7 @@ func test(cmd *cobra.Command, f *rulesFlags, files []string, out *output) error 
 		}
 		set, err := cases.Parse(file, data)
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), err) // file:line: first, as findings in rules are
+			writeLines(cmd.ErrOrStderr(), err.Error()) // file:line: first, as findings in rules are
 			return &exitError{code: exitFailure}
 		}
 		r, err := set.Run(cmd.Context(), snapshot)
@@ -86,7 +86,7 @@ func test(cmd *cobra.Command, f *rulesFlags, files []string, out *output) error 
 	err = out.print(cmd.OutOrStdout(), results, func(w io.Writer) {
 		for _, r := range results {
 			for _, failure := range r.Failures {
-				fmt.Fprintln(w, failure)
+				writeLine(w, "%s", failure)
 			}
 		}
 	})
