@@ -47,7 +47,7 @@ func (r *recent) deny(charges []store.Charge, out []store.Decision, now time.Dur
 func (r *recent) denies(c *store.Charge, now time.Duration) bool {
 	set, mu := r.lock(&c.Key)
 	defer mu.Unlock()
-	e := set.find(&c.Key)
+	e := set.find(&c.Key, firmly)
 	return e != nil && e.denies(c, now, r.refundable(c))
 }
 

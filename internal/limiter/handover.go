@@ -34,7 +34,7 @@ func (r *recent) noteOwed(charges []store.Charge, out []store.Decision, unsent *
 func (r *recent) owe(c *store.Charge, granted int64, now time.Duration) {
 	set, mu := r.lock(&c.Key)
 	defer mu.Unlock()
-	if granted < 0 && set.find(&c.Key) == nil {
+	if granted < 0 && set.find(&c.Key, something) == nil {
 		return
 	}
 	way := r.place(set, &c.Key, now)
@@ -108,7 +108,7 @@ func (l *Limiter) addOwed(ctx context.Context, p *part, charges []store.Charge, 
 func (r *recent) handOver(key *store.Key, now time.Duration) int64 {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	way := set.wayOf(key)
+	way := set.wayOf(key, firmly)
 	if way < 0 || set.ways[way].owed == 0 {
 		return 0
 	}

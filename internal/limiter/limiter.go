@@ -31,7 +31,7 @@ type Options struct {
 	MaxInFlight int           // most calls of the store at one time; a request past it is decided as if the store were away; 0 means 4096
 	Remember    int           // most buckets whose last answer is remembered, 120 bytes each; 0 means 65,536, < 0 none: nothing is denied here, fallback buckets start full
 
-	Now        func() time.Time      // nil means time.Now; for tests of what is remembered
+	Now        func() time.Time      // nil means the monotonic clock; for tests of what is remembered
 	Registerer prometheus.Registerer // nil: no metrics
 	Logger     *slog.Logger          // nil: slog.Default()
 }
@@ -75,20 +75,22 @@ func New(o Options) (*Limiter, error) {
 	if o.Remember == 0 {
 		o.Remember = 1 << 16
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	if o.Nodes == nil {
 		o.Nodes = NewNodes(1, nil, o.Logger)
 	}
-	start := o.Now()
+	start := time.Now()
+	now := func() time.Duration { return time.Since(start) + 1 } // 0 is never
+	if o.Now != nil {
+		start = o.Now()
+		now = func() time.Duration { return o.Now().Sub(start) + 1 }
+	}
 	l := &Limiter{
 		store: o.Store, local: o.Local, nodes: o.Nodes,
 		timeout: o.Timeout, ownTimer: o.OwnTimer, most: int64(o.MaxInFlight),
-		now:   func() time.Duration { return o.Now().Sub(start) + 1 }, // 0 is never
+		now:   now,
 		calls: sync.Pool{New: newGuardedCall},
 		bg:    newBackground(),
 	}

@@ -88,7 +88,7 @@ func (r *recent) lock(key *store.Key) (set, *paddedMutex) {
 func (r *recent) get(key *store.Key) (said, bool) {
 	set, mu := r.lock(key)
 	defer mu.Unlock()
-	if e := set.find(key); e != nil {
+	if e := set.find(key, something); e != nil {
 		return *e, true
 	}
 	return said{}, false
@@ -179,7 +179,7 @@ func (r *recent) each(now time.Duration, f func(*said)) {
 func (r *recent) followed(e *said) {
 	set, mu := r.lock(&e.key)
 	defer mu.Unlock()
-	if now := set.find(&e.key); now != nil && now.words() == e.words() {
+	if now := set.find(&e.key, something); now != nil && now.words() == e.words() {
 		now.warmed = e.words()
 	}
 }

@@ -24,29 +24,33 @@ type head struct {
 // forgotten first.
 type worth uint32
 
-// firmly is in the worth of what is forgotten after all else, while it matters: a flood of new keys must not send those that
-// were denied to the store, nor lose what is owed to it.
-const firmly worth = 1 << 31
+const (
+	something worth = 1 // of every entry, at least
+
+	// firmly is in the worth of what is forgotten after all else, while it matters: a flood of new keys must not send those
+	// that were denied to the store, nor lose what is owed to it. It may be there for longer.
+	firmly worth = 1 << 31
+)
 
 func worthUntil(at time.Duration) worth {
-	return 1 + worth(min(max(0, at>>27), time.Duration(firmly)-2))
+	return something + worth(min(max(0, at>>27), time.Duration(firmly)-2))
 }
 
 func tag(key *store.Key) uint32 { return binary.LittleEndian.Uint32(key[4:]) }
 
-// find returns the entry of key in s, or nil.
-func (s set) find(key *store.Key) *said {
-	if way := s.wayOf(key); way >= 0 {
+// find returns the entry of key in s, or nil if it is worth less than least: then it is not read.
+func (s set) find(key *store.Key, least worth) *said {
+	if way := s.wayOf(key, least); way >= 0 {
 		return &s.ways[way]
 	}
 	return nil
 }
 
-// wayOf returns where key lies in s, -1 if it does not.
-func (s set) wayOf(key *store.Key) int {
+// wayOf returns where key lies in s, -1 if it does not or is worth less than least.
+func (s set) wayOf(key *store.Key, least worth) int {
 	t := tag(key)
 	for i := range s.tags {
-		if s.tags[i] == t && s.worth[i] != 0 && s.ways[i].key == *key {
+		if s.tags[i] == t && s.worth[i] >= least && s.ways[i].key == *key {
 			return i
 		}
 	}
@@ -56,7 +60,7 @@ func (s set) wayOf(key *store.Key) int {
 // place returns the way of the entry of key, or else one for it to take: a free one, or the one that would matter for the
 // shortest time. Whoever writes the entry then sets its worth.
 func (r *recent) place(s set, key *store.Key, now time.Duration) int {
-	if way := s.wayOf(key); way >= 0 {
+	if way := s.wayOf(key, something); way >= 0 {
 		return way
 	}
 	way, least := 0, worth(math.MaxUint32)
