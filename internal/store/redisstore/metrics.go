@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +16,7 @@ import (
 // metrics is nil when nobody registers them.
 type metrics struct {
 	ok, timeout, failed prometheus.Observer
-	inFlight            prometheus.Gauge
+	inFlight            atomic.Int64
 	races, lost         prometheus.Counter
 }
 
@@ -28,10 +29,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		Help:    "Time to take the charges of one request in Redis, waiting included, by outcome: ok, timeout or error.",
 		Buckets: []float64{.0001, .0002, .0003, .0005, .00075, .001, .0015, .002, .003, .004, .005, .0075, .01, .015, .025},
 	}, []string{"outcome"})
-	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{
+	m := new(metrics)
+	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ratelimitd_redisstore_requests_in_flight",
 		Help: "Requests whose charges are being taken in Redis now.",
-	})
+	}, func() float64 { return float64(m.inFlight.Load()) })
 	races := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ratelimitd_redisstore_lost_races_total",
 		Help: "Requests over several slots of a Cluster that were refused after some of them had been charged, which was given back.",
@@ -45,14 +47,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			return nil, fmt.Errorf("register metrics of redisstore: %w", err)
 		}
 	}
-	return &metrics{
-		ok:       duration.WithLabelValues("ok"),
-		timeout:  duration.WithLabelValues("timeout"),
-		failed:   duration.WithLabelValues("error"),
-		inFlight: inFlight,
-		races:    races,
-		lost:     lost,
-	}, nil
+	m.ok, m.timeout, m.failed = duration.WithLabelValues("ok"), duration.WithLabelValues("timeout"), duration.WithLabelValues("error")
+	m.races, m.lost = races, lost
+	return m, nil
 }
 
 func (m *metrics) lostRace() {
@@ -85,7 +82,7 @@ func (s *Store) observe(ctx context.Context, charges int) observation {
 		))
 	}
 	if o.metrics != nil {
-		o.metrics.inFlight.Inc()
+		o.metrics.inFlight.Add(1)
 		o.start = time.Now()
 	}
 	return o
@@ -94,7 +91,7 @@ func (s *Store) observe(ctx context.Context, charges int) observation {
 // end ends it with what Take returns.
 func (o observation) end(err error) {
 	if o.metrics != nil {
-		o.metrics.inFlight.Dec()
+		o.metrics.inFlight.Add(-1)
 		o.metrics.outcome(err).Observe(time.Since(o.start).Seconds())
 	}
 	if o.span != nil {
