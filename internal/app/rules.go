@@ -88,7 +88,7 @@ func (a *App) newXDS(o config.Options) error {
 	a.o.XDS.Registerer, a.o.XDS.Logger = a.reg, a.log
 	client, err := xds.New(a.o.XDS)
 	if err != nil {
-		return err
+		return &OptionsError{err}
 	}
 	o.Rules.MaxFileBytes = client.MaxFileBytes()
 	if a.rules, err = config.New(o); err != nil {

@@ -30,7 +30,7 @@ func (a *App) newTLS() (*tls.Config, error) {
 	o.Registerer, o.Logger = a.reg, a.log
 	var err error
 	if a.tls, err = servertls.New(o); err != nil {
-		return nil, fmt.Errorf("gRPC port: %w", err)
+		return nil, &OptionsError{fmt.Errorf("gRPC port: %w", err)}
 	}
 	return a.tls.Config(), nil
 }
@@ -44,7 +44,7 @@ func (a *App) newAdminTLS() error {
 	o.Registerer, o.Logger = nil, a.log // its metrics have the names of the gRPC port's
 	var err error
 	if a.adminTLS, err = servertls.New(o); err != nil {
-		return fmt.Errorf("admin port: %w", err)
+		return &OptionsError{fmt.Errorf("admin port: %w", err)}
 	}
 	return nil
 }

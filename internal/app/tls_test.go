@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/ratelimitd/ratelimitd/internal/app"
 	"github.com/ratelimitd/ratelimitd/internal/certtest"
+	"github.com/ratelimitd/ratelimitd/internal/clienttls"
+	"github.com/ratelimitd/ratelimitd/internal/config/xds"
 	"github.com/ratelimitd/ratelimitd/internal/servertls"
 )
 
@@ -94,8 +97,21 @@ func TestTLSIsReadAtTheStart(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t, rules)
 	o.GRPCTLS = &servertls.Options{CertFile: o.Rules, KeyFile: o.Rules}
-	if _, err := app.New(o); err == nil || !strings.Contains(err.Error(), o.Rules) {
-		t.Errorf("got %v, want an error that names the file", err)
+	_, err := app.New(o)
+	if _, ok := errors.AsType[*app.OptionsError](err); !ok || !strings.Contains(err.Error(), o.Rules) {
+		t.Errorf("got %v, want an *OptionsError that names the file", err)
+	}
+}
+
+// So does one that is to be shown to a control plane; each is an option that is wrong.
+func TestTLSOfAControlPlaneIsReadAtTheStart(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t, rules)
+	o.XDS = xds.Options{Server: "127.0.0.1:1", TLS: &clienttls.Files{CAFile: o.Rules}}
+	o.Rules = ""
+	_, err := app.New(o)
+	if _, ok := errors.AsType[*app.OptionsError](err); !ok || !strings.Contains(err.Error(), o.XDS.TLS.CAFile) {
+		t.Errorf("got %v, want an *OptionsError that names the file", err)
 	}
 }
 
