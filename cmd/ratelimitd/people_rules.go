@@ -221,7 +221,7 @@ func rulesRollback(f *adminFlags) *cobra.Command {
 	var expect int64
 	cmd := &cobra.Command{
 		Use: "rollback VERSION", Short: "Publish an earlier version anew", Args: cobra.ExactArgs(1),
-		Long:    `Publish the content of an earlier version as the next one, and print its number. Which versions there
+		Long: `Publish the content of an earlier version as the next one, and print its number. Which versions there
 are, rules history says.`,
 		Example: `  ratelimitd rules rollback 1 --author ann --reason "too strict"`,
 		RunE: calls(f, func(ctx context.Context, cmd *cobra.Command, c v1connect.AdminServiceClient, args []string) error {
