@@ -210,3 +210,36 @@ func await(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+// Who has synced a keeper knows whether it lacks something.
+func TestSync(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	l := ledger.NewRedis(server.Client(), ledger.Options{})
+	follows := startNode(t, l, nil)
+	defer follows.stop()
+	idle, err := New(Options{Ledger: l, Apply: func([]*Override) {}}) // it does not run
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for _, k := range []*Keeper{follows.Keeper, idle} {
+		if err := k.Sync(ctx); err != nil {
+			t.Errorf("before there is anything: %v", err)
+		}
+	}
+	o := Override{Rule: "shop.pro", Action: Limit, Requests: 20, Author: "ann", Reason: "ticket 7", Expires: time.Now().Add(time.Hour)}
+	if _, _, err := idle.Set(ctx, o, "ann", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := follows.Sync(ctx); err != nil || len(follows.Current()) != 1 {
+		t.Errorf("who follows: got %v and %v, want the one", follows.Current(), err)
+	}
+	if err := idle.Sync(ctx); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("who does not: got %v, want %v", err, ledger.ErrUnavailable)
+	}
+	server.Stop()
+	if err := follows.Sync(ctx); !errors.Is(err, ledger.ErrUnavailable) || len(follows.Current()) != 1 {
+		t.Errorf("without Redis: got %v and %v, want the one and %v", follows.Current(), err, ledger.ErrUnavailable)
+	}
+}

@@ -3,6 +3,7 @@ package redisconn
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,7 +20,7 @@ func (e *RefusedError) Error() string {
 	if e.advice == "" {
 		return e.Err.Error()
 	}
-	return e.Err.Error() + "; " + e.advice
+	return strings.TrimSuffix(e.Err.Error(), ".") + "; " + e.advice
 }
 
 // Unwrap returns the error without advice.

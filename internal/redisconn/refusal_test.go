@@ -20,10 +20,10 @@ func TestRefusal(t *testing.T) {
 		want    string // in the error; "" is no refusal
 	}{
 		"no right to the command": {user: "few:word", want: "'hset' command; docs/redis.md#permissions"},
-		"no such user":            {user: "nobody:word", want: "WRONGPASS"},
+		"no such user":            {user: "nobody:word", want: "is disabled; want a user"},
 		"no user where one is wanted": {
 			prepare: func(t *testing.T, s *redistest.Server) { do(t, s, "config", "set", "requirepass", "word") },
-			want:    "NOAUTH",
+			want:    "required; want a user",
 		},
 		"a key of another type": {
 			prepare: func(t *testing.T, s *redistest.Server) { do(t, s, "set", "key", "text") },
