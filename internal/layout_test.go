@@ -119,7 +119,6 @@ var rooms = map[string]room{
 		"internal/store/memstore":   "the embedded store, and the fallback's",
 		"internal/store/redisstore": "the shared store",
 		"internal/servertls":        "the certificate of the gRPC port",
-		"internal/clienttls":        "a certificate for a control plane, in a test",
 		"internal/transport":        "it serves the ports",
 	}},
 	"internal/capacity":    {hides: "arithmetic on paper: nodes, shards, limits, what a bucket does to random requests"},

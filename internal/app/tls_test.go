@@ -17,7 +17,6 @@ import (
 
 	"github.com/ratelimitd/ratelimitd/internal/app"
 	"github.com/ratelimitd/ratelimitd/internal/certtest"
-	"github.com/ratelimitd/ratelimitd/internal/clienttls"
 	"github.com/ratelimitd/ratelimitd/internal/config/xds"
 	"github.com/ratelimitd/ratelimitd/internal/servertls"
 )
@@ -103,15 +102,14 @@ func TestTLSIsReadAtTheStart(t *testing.T) {
 	}
 }
 
-// So does one that is to be shown to a control plane; each is an option that is wrong.
-func TestTLSOfAControlPlaneIsReadAtTheStart(t *testing.T) {
+// So does whatever is wrong with the way to a control plane.
+func TestXDSOptionsAreCheckedAtTheStart(t *testing.T) {
 	t.Parallel()
-	o, _ := options(t, rules)
-	o.XDS = xds.Options{Server: "127.0.0.1:1", TLS: &clienttls.Files{CAFile: o.Rules}}
-	o.Rules = ""
+	o, _ := options(t, "")
+	o.Rules, o.XDS = "", xds.Options{Server: "127.0.0.1:1", MaxMessageBytes: -1}
 	_, err := app.New(o)
-	if _, ok := errors.AsType[*app.OptionsError](err); !ok || !strings.Contains(err.Error(), o.XDS.TLS.CAFile) {
-		t.Errorf("got %v, want an *OptionsError that names the file", err)
+	if _, ok := errors.AsType[*app.OptionsError](err); !ok || !strings.Contains(err.Error(), "--xds-max-message-bytes") {
+		t.Errorf("got %v, want an *OptionsError that names the flag", err)
 	}
 }
 
