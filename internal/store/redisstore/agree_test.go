@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,6 +89,19 @@ func (w *world) request() request {
 	return request{w.now, charges}
 }
 
+// alike returns a request that differs from another in its keys alone, if at all.
+func (w *world) alike(r request) request {
+	charges, swap := slices.Clone(r.charges), w.n(2) // the credit buckets for each other, and the windows
+	for i := range charges {
+		at := slices.IndexFunc(w.slots, func(sl slot) bool { return sl.key == charges[i].Key })
+		if other := at ^ swap; other < len(w.slots) {
+			charges[i].Key = w.slots[other].key
+		}
+	}
+	w.took += len(charges)
+	return request{r.now, charges}
+}
+
 // spoil puts something strange in the place of a bucket.
 func (w *world) spoil() {
 	sl := &w.slots[w.n(len(w.slots))]
@@ -123,7 +137,11 @@ func (w *world) round(requests int) {
 	batch := make([]request, requests)
 	calls := make([]*call, requests)
 	for i := range batch {
-		batch[i] = w.request()
+		if i > 0 && w.n(3) == 0 {
+			batch[i] = w.alike(batch[i-1])
+		} else {
+			batch[i] = w.request()
+		}
 		calls[i] = newCall()
 		now := func() time.Time { return time.UnixMicro(batch[i].now) }
 		if err := calls[i].encode(batch[i].charges, whole, now); err != nil {

@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"strconv"
+	"fmt"
 
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
@@ -15,17 +15,21 @@ func Command(charges []store.Charge) (evalsha []string, body string, err error) 
 	}
 	var e errand
 	e.pack([]*call{c})
-	for _, arg := range e.args {
+	return e.words(), script, nil
+}
+
+// words returns the command as it is sent.
+func (e *errand) words() []string {
+	words := make([]string, len(e.args))
+	for i, arg := range e.args {
 		switch arg := arg.(type) {
-		case string:
-			evalsha = append(evalsha, arg)
 		case *string:
-			evalsha = append(evalsha, *arg)
+			words[i] = *arg
 		case []byte:
-			evalsha = append(evalsha, string(arg))
-		case int:
-			evalsha = append(evalsha, strconv.Itoa(arg))
+			words[i] = string(arg)
+		default:
+			words[i] = fmt.Sprint(arg)
 		}
 	}
-	return evalsha, script, nil
+	return words
 }

@@ -116,22 +116,31 @@ func bit(b bool) byte {
 }
 
 // answerLen is how many bytes answer a charge: ANSWER_FORMAT of take.lua.
-const answerLen = 1 + 6*7
+const answerLen = 1 + 5 + 4 + 3*7
 
 // decode reads the reply into out.
 func (c *call) decode(out []store.Decision) {
 	for i := range out {
 		r := c.reply[i*answerLen:][:answerLen]
-		out[i] = store.Decision{
-			Allowed: r[0] == 1, Granted: read7(r[1:]), Remaining: read7(r[8:]),
-			RetryAfter: bucket.Wait(read7(r[15:])), ResetAfter: bucket.Wait(read7(r[22:])), Delay: bucket.Wait(read7(r[29:])),
-			Tick: read7(r[36:]),
+		d := store.Decision{
+			Allowed: r[0] == 1, Granted: readInt(r[1:6]), Remaining: int64(binary.LittleEndian.Uint32(r[6:])),
+			ResetAfter: bucket.Wait(readInt(r[17:24])), Tick: readInt(r[24:31]),
 		}
+		wait := bucket.Wait(readInt(r[10:17]))
+		if d.Allowed {
+			d.Delay = wait
+		} else {
+			d.RetryAfter = wait
+		}
+		out[i] = d
 	}
 }
 
-// read7 reads what append7 has appended.
-func read7(b []byte) int64 {
-	low := uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint16(b[4:]))<<32
-	return int64(low) | int64(int8(b[6]))<<48
+// readInt reads an integer in two's complement, its lowest byte first.
+func readInt(b []byte) int64 {
+	v := int64(int8(b[len(b)-1]))
+	for i := len(b) - 2; i >= 0; i-- {
+		v = v<<8 | int64(b[i])
+	}
+	return v
 }

@@ -16,13 +16,13 @@ local function take_nothing() -- from a limit of no hits
   return false, 0, 0, NEVER, 0, 0, 0, false, 0
 end
 
-local TAKES = {take_credit, take_window, take_log} -- by family
+local takes = {take_credit, take_window, take_log} -- by family
 
 local function parse_charge(text, at)
   local vote, book, family, hits, at_least, tick, max_delay, n, b, d, p, exponent, queue, sliding, envoy, calendar, next =
     read(CHARGE_FORMAT, text, at)
   local c = {
-    take = n == 0 and take_nothing or TAKES[family],
+    take = n == 0 and take_nothing or takes[family],
     vote = vote, mode = book + 1, family = family,
     hits = hits, at_least = at_least, tick = tick, max_delay = max_delay,
     n = n, b = b, d = d, p = p, tau = tick_of(exponent), exponent = exponent, queue = queue,
@@ -58,7 +58,9 @@ local function parse(text)
   return request
 end
 
-local ANSWER_FORMAT = '<Bi7i7i7i7i7i7'
+-- Of a charge: whether it is allowed, granted, remaining, the delay of one that is allowed or when to retry one that is
+-- not, reset_after, tick. It is short because Lua hashes all bytes of a string, in Redis.
+local ANSWER_FORMAT = '<Bi5I4i7I7I7'
 local reply, size = {}, 0
 
 local places = {byte(ARGV[2], 1, -1)}
@@ -75,7 +77,8 @@ local function take_one(request, place)
     store(c, place, s, ttl)
   end
   size = size + 1
-  reply[size] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, delay, tick)
+  reply[size] =
+    write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, allowed and delay or retry_after, reset_after, tick)
 end
 
 -- Of the request at hand, by charge: what was there before it, whether it is allowed and has changed what was there, what
@@ -124,20 +127,20 @@ local function take_many(request, others)
       store(c, place, s, ttl)
     end
     allowed_all = allowed_all and allowed
-    alloweds[i], changeds[i], refuses[i] = allowed, changed, false
+    alloweds[i], changeds[i] = allowed, changed
     if took then
       befores[i] = took[place] or 0
       took[place] = max(0, befores[i] + granted)
     end
-    reply[start + i] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, delay, tick)
+    reply[start + i] =
+      write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, allowed and delay or retry_after, reset_after, tick)
   end
   size = start + many
 
-  local refused = phase ~= WHOLE
-  if not allowed_all then
-    refused = vote(request) or refused
+  if phase == WHOLE and allowed_all then
+    return
   end
-  if not refused then
+  if not vote(request) and phase == WHOLE then
     return
   end
 
@@ -182,7 +185,7 @@ local function take_many(request, others)
       elseif retry_after ~= NEVER then
         retry_after = max(1, retry_after)
       end
-      reply[start + i] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, 0, tick)
+      reply[start + i] = write(ANSWER_FORMAT, allowed and 1 or 0, granted, remaining, retry_after, reset_after, tick)
     end
   end
 end
