@@ -72,6 +72,17 @@ func TestLuaKeepsToIntegers(t *testing.T) {
 	}
 }
 
+func TestInline(t *testing.T) {
+	t.Parallel()
+	const text = "local TEN, A_B = 2 * 5, '<I7' -- why\nlocal ten = TEN -- TENS\nreturn f(A_B, KEYS[ten], -TEN)\n"
+	if got, want := inline(text), "\nlocal ten = (2 * 5) -- TENS\nreturn f(('<I7'), KEYS[ten], -(2 * 5))\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if left := constants.FindString(script); left != "" {
+		t.Errorf("the script: got %q, want no constants", left)
+	}
+}
+
 // TestStructIsExact packs numbers as the script does and compares what Redis makes of them.
 func TestStructIsExact(t *testing.T) {
 	t.Parallel()
