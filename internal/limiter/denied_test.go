@@ -145,6 +145,13 @@ func TestDeniedRecently(t *testing.T) {
 				t.Errorf("decisions: -want +got:\n%s", diff)
 			}
 		},
+		"beside one of which hardly anything is gone: from memory, once both were refused": func(t *testing.T, d denier, c store.Charge) {
+			other := charge(t, perHour(1000), keeps)
+			take(d, other)
+			if !d.asked(with(c, 3), other) || d.asked(with(c, 3), other) {
+				t.Error("did not remember, or asked again")
+			}
+		},
 		"beside one not seen for a second: asks": func(t *testing.T, d denier, c store.Charge) {
 			other := charge(t, perMinute, keeps)
 			take(d, other)

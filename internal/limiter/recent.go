@@ -96,22 +96,37 @@ func (r *recent) get(key *store.Key) (said, bool) {
 
 // note remembers the decisions of the store on charges that it was asked for at sent and that were answered at at.
 func (r *recent) note(charges []store.Charge, out []store.Decision, sent, at time.Duration) {
+	refused := false // to refuse it from memory, all of a request must be known
 	for i := range charges {
-		switch c := &charges[i]; {
+		refused = refused || deniable(&charges[i], &out[i])
+	}
+	for i := range charges {
+		switch c, d := &charges[i], &out[i]; {
 		case c.Hits < 0:
 			r.forget(&c.Key, c.Limit, at)
-		case out[i].Origin == store.FromStore:
-			r.noteOne(c, &out[i], sent, at, deniable(c, &out[i]) && !repeated(charges[:i], &c.Key))
+		case d.Origin == store.FromStore:
+			r.noteOne(c, d, sent, at, deniable(c, d) && !repeated(charges[:i], &c.Key), !refused && r.nearlyFull(c, d))
 		}
 	}
 }
 
-func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Duration, denied bool) {
+// nearlyFull reports whether less than a hundredth is gone of c's bucket, of which the store said d. One that nothing is known
+// of is taken for full.
+func (r *recent) nearlyFull(c *store.Charge, d *store.Decision) bool {
+	full := most(c.Limit)
+	return d.Allowed && d.Remaining > full-full/100 && r.travels.hits(&c.Key) == 0
+}
+
+// noteOne remembers d, the store's answer to c: denied if it is a denial, and spare if it takes no place of another's.
+func (r *recent) noteOne(c *store.Charge, d *store.Decision, sent, at time.Duration, denied, spare bool) {
 	if int64(sent) <= r.forgot.Load() {
 		return
 	}
 	set, mu := r.lock(&c.Key)
 	defer mu.Unlock()
+	if spare && set.wayOf(&c.Key, something) < 0 {
+		return
+	}
 	way := r.place(set, &c.Key, at)
 	e := &set.ways[way]
 	same := e.limit != nil && sameNumbers(e.limit, c.Limit)
