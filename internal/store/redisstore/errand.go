@@ -218,8 +218,9 @@ func (e *errand) answer(err error) error {
 	if err == nil {
 		err = e.read()
 	}
+	told := translate(err)
 	for _, c := range e.calls {
-		c.finish(translate(err))
+		c.finish(told)
 	}
 	if redis.IsTryAgainError(err) {
 		return nil // its caller asks key by key
