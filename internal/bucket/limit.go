@@ -167,7 +167,12 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Value + ": " + e.
 func (l *Limit) Config() Config { return l.c }
 
 // Period returns the length of the period; with a calendar, the nominal one (a month is 30 days).
-func (l *Limit) Period() time.Duration { return l.c.period() }
+func (l *Limit) Period() time.Duration {
+	return time.Duration(l.terms.P*l.terms.Tau) * time.Microsecond
+}
+
+// MaxDelay returns the longest wait in the limit's queue; 0: it has none.
+func (l *Limit) MaxDelay() time.Duration { return time.Duration(l.terms.MaxDelay) * time.Microsecond }
 
 // Family returns the family of the limit's algorithm.
 func (l *Limit) Family() Family { return l.family }

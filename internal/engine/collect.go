@@ -82,7 +82,7 @@ func (s samples) domain(m *domainMetrics) {
 	s.add(m.overrideInvalid.Load(), descOverrideInvalid, m.name)
 	s.add(m.tooMany.Load(), descTooMany, m.name)
 	s.add(m.blocked.Load(), descBlocked, m.name)
-	s.decisions(m.name, m.none)
+	s.decisions(m.name, "", func(v, o int) uint64 { return m.none[v][o].Load() })
 	s.rule(m.override)
 	for _, r := range m.rules {
 		s.rule(r)
@@ -90,7 +90,7 @@ func (s samples) domain(m *domainMetrics) {
 }
 
 func (s samples) rule(m *ruleMetrics) {
-	s.series(m, &m.static)
+	s.series(m, m.static)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, x := range m.values {
@@ -102,26 +102,26 @@ func (s samples) rule(m *ruleMetrics) {
 }
 
 func (s samples) series(m *ruleMetrics, x *series) {
-	s.decisions(m.domain, x)
+	s.decisions(m.domain, x.rule, x.total)
 	for i, limit := range m.limits {
-		h := x.of(i)
-		within, over := h.within.Load(), h.over.Load()
+		often, seldom := &x.limits[i], &x.seldom[i]
+		within, over := often.within.Load(), seldom.over.Load()
 		s.add(within+over, descHits, m.domain, x.rule, limit)
 		s.add(within, descWithin, m.domain, x.rule, limit)
 		s.add(over, descOver, m.domain, x.rule, limit)
-		s.add(h.near.Load(), descNear, m.domain, x.rule, limit)
-		if n := h.shadowOver.Load(); n > 0 {
+		s.add(seldom.near.Load(), descNear, m.domain, x.rule, limit)
+		if n := seldom.shadowOver.Load(); n > 0 {
 			s.add(n, descShadowOver, m.domain, x.rule, limit)
 		}
 	}
 }
 
 // decisions leaves out what never happened: most pairs of verdict and origin don't.
-func (s samples) decisions(domain string, x *series) {
-	for v := range x.decisions {
-		for o := range x.decisions[v] {
-			if n := x.decisions[v][o].Load(); n > 0 {
-				s.add(n, descDecisions, domain, x.rule, verdictNames[v], originNames[o])
+func (s samples) decisions(domain, rule string, count func(verdict, origin int) uint64) {
+	for v := range verdictNames {
+		for o := range originNames {
+			if n := count(v, o); n > 0 {
+				s.add(n, descDecisions, domain, rule, verdictNames[v], originNames[o])
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func found(o *override.Override) string {
 
 // become makes c the exception from limit l.
 func (c *exception) become(v *view, l *rule.Limit) error {
-	c.id = l.ID
+	c.id = int(l.ID)
 	if c.Action != override.Limit {
 		return nil
 	}
@@ -118,11 +118,9 @@ func (c *exception) become(v *view, l *rule.Limit) error {
 		return err
 	}
 	// Its buckets and counters are those of the rule: what was spent stays spent.
-	x := v.limits[l.ID]
-	x.bucket, x.requests = b, c.Requests
+	x := limit{Limit: *l, counts: v.counts[l.ID]}
 	k := b.Config()
-	x.unit, x.multiplier = k.Unit, uint32(k.Multiplier)
-	x.derive()
+	x.Bucket, x.Requests, x.Unit, x.Multiplier = b, c.Requests, k.Unit, uint32(k.Multiplier)
 	c.limit = &x
 	return nil
 }
@@ -150,7 +148,7 @@ func (x *exceptions) each(d *rule.Domain, m *match, yield func(*exception)) {
 		return
 	}
 	for _, l := range m.rule.Limits {
-		if c := x.of(d, m.rule, l.ID, m.entries); c != nil {
+		if c := x.of(d, m.rule, int(l.ID), m.entries); c != nil {
 			yield(c)
 		}
 	}
@@ -191,19 +189,19 @@ func (p *plan) except() bool {
 func (p *plan) chargeLimits(e *Engine, d *Descriptor, i int) {
 	m := &p.matches[i]
 	exempt := false
-	first, n := m.rule.LimitIDs()
-	for id := first; id < first+n; id++ {
-		x := &p.view.limits[id]
+	for k := range m.rule.LimitCount() {
+		l := m.rule.Limit(k)
+		counts := p.view.counts[l.ID]
 		if p.view.exceptions != nil {
-			if c := p.view.exceptions.of(p.domain, m.rule, id, m.entries); c != nil {
+			if c := p.view.exceptions.of(p.domain, m.rule, int(l.ID), m.entries); c != nil {
 				if c.Action == override.Exempt {
 					exempt = true
 					continue
 				}
-				x = c.limit
+				l = &c.limit.Limit
 			}
 		}
-		p.charge(e.keyer, d, i, x)
+		p.charge(e.keyer, d, i, l, counts)
 	}
 	m.unlimited = m.unlimited || exempt && len(p.owners) == m.first
 }

@@ -73,7 +73,7 @@ func (p *plan) explain(d *Descriptor, i int) ExplainedDescriptor {
 	case m.invalid:
 		x.Override = "ignored: its unit is unknown, its multiplier is 0, or the rule's algorithm cannot keep it"
 	case m.override != nil:
-		x.Override = fmt.Sprintf("%s, in place of the rule's numbers", rate(m.override))
+		x.Override = fmt.Sprintf("%s, in place of the rule's numbers", rate(&m.override.Limit))
 	}
 	return x
 }
@@ -94,11 +94,11 @@ func (p *plan) explainBlocked(x *ExplainedDescriptor, m *match) {
 
 func at(r *rule.Rule) string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 
-func rate(l *limit) string {
-	if l.multiplier > 1 {
-		return fmt.Sprintf("%d per %d %ss", l.requests, l.multiplier, l.unit)
+func rate(l *rule.Limit) string {
+	if l.Multiplier > 1 {
+		return fmt.Sprintf("%d per %d %ss", l.Requests, l.Multiplier, l.Unit)
 	}
-	return fmt.Sprintf("%d per %s", l.requests, l.unit)
+	return fmt.Sprintf("%d per %s", l.Requests, l.Unit)
 }
 
 // levels tells the descriptor's way down the rules, and where it ended if it did before its last entry.
@@ -180,14 +180,14 @@ func (p *plan) replacedBy(m *match) []string {
 
 func (p *plan) explainCharges(x *Explanation) {
 	for j, o := range p.owners {
-		c := o.limit.bucket.Config()
+		c := o.limit.Bucket.Config()
 		e := ExplainedCharge{
-			Limit: o.limit.name, Algorithm: c.Algorithm.String(),
-			Requests: o.limit.requests, Unit: o.limit.unit.String(), Multiplier: o.limit.multiplier,
-			Period: o.limit.bucket.Period().Seconds(), Key: p.charges[j].Key.String(),
+			Limit: o.limit.Name, Algorithm: c.Algorithm.String(),
+			Requests: o.limit.Requests, Unit: o.limit.Unit.String(), Multiplier: o.limit.Multiplier,
+			Period: o.limit.Bucket.Period().Seconds(), Key: p.charges[j].Key.String(),
 		}
-		if o.limit.quota != c.Hits {
-			e.Burst = o.limit.quota
+		if most, _ := quota(o.limit.Bucket); most != c.Hits {
+			e.Burst = most
 		}
 		d := &x.Descriptors[o.match]
 		d.Charges = append(d.Charges, e)
@@ -262,7 +262,7 @@ func (e *Engine) outcome(p *plan) *Outcome {
 	}
 	if v.Nearest >= 0 {
 		s := &v.Statuses[v.Nearest]
-		o.Descriptor, o.Rule, o.Limit, o.Remaining = &v.Nearest, s.Path, s.Name, s.Remaining
+		o.Descriptor, o.Rule, o.Limit, o.Remaining = &v.Nearest, s.MetricPath(), s.Name, s.Remaining
 		if s.Over {
 			o.RetryAfter = seconds(s.RetryAfter)
 		}

@@ -51,7 +51,7 @@ func (l *sampledLog) refused(ctx context.Context, req *Request, v *Verdict) {
 	if v.Nearest >= 0 {
 		s := &v.Statuses[v.Nearest]
 		attrs = append(attrs,
-			slog.String("rule", cut(s.Path)),
+			slog.String("rule", cut(s.MetricPath())),
 			slog.String("limit", s.Name),
 			slog.Duration("retry_after", s.RetryAfter),
 			slog.String("descriptor", describe(req.Descriptors[v.Nearest].Entries, true)),

@@ -76,11 +76,11 @@ var (
 // observe counts a decision: once for its deciding rule, and the hits of each charge for their limit.
 func (m *metrics) observe(p *plan, v *Verdict) {
 	p.countMatches()
-	deciding := p.metrics.none
 	if v.Nearest >= 0 {
-		deciding = p.matches[v.Nearest].series
+		p.counts(p.matches[v.Nearest].first).decide(outcome(v), p.origin(v))
+	} else {
+		p.metrics.none[outcome(v)][p.origin(v)].Add(1)
 	}
-	deciding.decisions[outcome(v)][p.origin(v)].Add(1)
 	if p.blocked != nil {
 		p.metrics.blocked.Add(1)
 	}
@@ -96,7 +96,7 @@ func (m *metrics) observe(p *plan, v *Verdict) {
 	}
 }
 
-// countMatches counts what no limit is there to count, and finds the series of the rest.
+// countMatches counts what no limit is there to count, and finds the series of the rest where values make them.
 func (p *plan) countMatches() {
 	for i := range p.matches {
 		m := &p.matches[i]
@@ -106,18 +106,19 @@ func (p *plan) countMatches() {
 		if m.invalid {
 			p.metrics.overrideInvalid.Add(1)
 		}
-		if m.n > 0 {
-			m.series = m.seriesOf(p.owners[m.first].limit.rule)
+		if m.n > 0 && m.path != "" {
+			m.series = p.owners[m.first].counts.of.rules.at(m.path)
 		}
 	}
 }
 
-// seriesOf returns where the hits of m are counted, for a rule of those counters.
-func (m *match) seriesOf(c *ruleMetrics) *series {
-	if m.rule != nil && !m.rule.Varies() {
-		return &c.static
+// counts returns where the hits of charge j are counted.
+func (p *plan) counts(j int) *counts {
+	o := &p.owners[j]
+	if m := &p.matches[o.match]; m.series != nil {
+		return &m.series.limits[o.counts.limit]
 	}
-	return c.at(m.path)
+	return o.counts
 }
 
 func outcome(v *Verdict) int {
@@ -157,19 +158,19 @@ func (p *plan) countHits(j int) {
 	if hits <= 0 {
 		return
 	}
-	o, d := p.owners[j], &p.decisions[j]
-	c := p.matches[o.match].series.of(o.limit.index)
+	o, d, c := &p.owners[j], &p.decisions[j], p.counts(j)
 	if d.Allowed {
 		c.within.Add(uint64(hits))
-		used := o.limit.quota - d.Remaining
-		if near := min(d.Granted, used-o.limit.quota*4/5); near > 0 {
-			c.near.Add(uint64(near))
+		most, _ := quota(o.limit.Bucket)
+		used := most - d.Remaining
+		if near := min(d.Granted, used-most*4/5); near > 0 {
+			c.seldom().near.Add(uint64(near))
 		}
 		return
 	}
-	c.over.Add(uint64(hits))
+	c.seldom().over.Add(uint64(hits))
 	if r := p.matches[o.match].rule; r != nil && r.Shadow {
-		c.shadowOver.Add(uint64(hits))
+		c.seldom().shadowOver.Add(uint64(hits))
 	}
 }
 

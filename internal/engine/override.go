@@ -77,27 +77,25 @@ func (v *view) override(d *rule.Domain, r *rule.Rule, o Override, most uint32) *
 func (v *view) newOverride(k overrideKey) *limit {
 	c := bucket.Config{Algorithm: k.domain.Defaults.Algorithm, Envoy: k.domain.Profile == rule.Envoy}
 	l := &limit{
-		requests: k.requests, unit: k.unit, multiplier: k.multiplier,
-		policy: k.domain.Defaults.Policy, rule: v.domains[k.domain.Name].metrics.override,
+		Limit:  rule.Limit{Requests: k.requests, Unit: k.unit, Multiplier: k.multiplier, Policy: k.domain.Defaults.Policy},
+		counts: &v.domains[k.domain.Name].metrics.override.static.limits[0],
 	}
 	if k.rule != nil && len(k.rule.Limits) > 0 {
-		base := &v.limits[k.rule.Limits[0].ID]
-		c = base.bucket.Config()
-		l.name, l.policy, l.rule, l.index = base.name, base.policy, base.rule, base.index
+		base := k.rule.Limits[0]
+		c = base.Bucket.Config()
+		l.Name, l.Policy, l.counts = base.Name, base.Policy, v.counts[base.ID]
 	}
 	c.Hits, c.Unit, c.Multiplier, c.Burst = int64(k.requests), k.unit, int64(k.multiplier), 0
 	var err error
-	if l.bucket, err = bucket.New(c); err != nil {
+	if l.Bucket, err = bucket.New(c); err != nil {
 		return nil // counted by the caller, and the configured rule applies
 	}
 	if k.rule != nil {
-		l.identity = k.rule.OverrideIdentity(c.Algorithm, k.unit, k.multiplier)
+		l.Identity = k.rule.OverrideIdentity(c.Algorithm, k.unit, k.multiplier)
 	} else {
 		// A rule's identity begins with a number, and these with a letter. The entries, keys too, are the values.
-		l.raw = true
-		l.identity = fmt.Sprintf("override %d:%s %s %d %s",
+		l.Identity = fmt.Sprintf("override %d:%s %s %d %s",
 			len(k.domain.Name), k.domain.Name, c.Algorithm.Family(), k.multiplier, k.unit)
 	}
-	l.derive()
 	return l
 }

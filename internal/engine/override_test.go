@@ -25,7 +25,7 @@ descriptors:
 		for _, r := range []*rule.Rule{r, nil} {
 			o := Override{Requests: i, Unit: int32(i%7) + 1}
 			l := v.override(d, r, o, 1<<32-1)
-			if l == nil || l.requests != i {
+			if l == nil || l.Requests != i {
 				t.Fatalf("%+v: got %+v", o, l)
 			}
 			if again := v.override(d, r, o, 1<<32-1); again != l {

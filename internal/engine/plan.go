@@ -47,10 +47,10 @@ type match struct {
 	entries   []rule.Entry // the descriptor's, with those that lookups derive
 	blocked   *rule.Block  // what the blocklist refuses it for, if anything
 	rule      *rule.Rule   // nil: no rule
-	path      string
-	series    *series // where its hits are counted; found when they are
-	override  *limit  // the request's own limit, if valid
-	invalid   bool    // the request's own limit was not
+	path      string       // see Status.Path
+	series    *series      // where its hits are counted, if that depends on path; found when they are
+	override  *limit       // the request's own limit, if valid
+	invalid   bool         // the request's own limit was not
 	unlimited bool
 	lenient   bool // a refund where none are taken: looked at, never refused
 	hits      uint64
@@ -62,8 +62,9 @@ func (m *match) unmatched() bool { return m.rule == nil && m.override == nil }
 
 // owner says which limit a charge is made on, and for which descriptor.
 type owner struct {
-	limit *limit
-	match int
+	limit  *rule.Limit
+	counts *counts
+	match  int
 }
 
 // group is a quota group of this request; its number is its place.
@@ -150,8 +151,10 @@ func (p *plan) match(e *Engine, req *Request, d *Descriptor) {
 	}
 	switch {
 	case m.rule != nil:
-		m.path = m.rule.MetricPath(m.entries)
-		for _, name := range m.rule.Replaces {
+		if m.rule.Varies() {
+			m.path = m.rule.MetricPath(m.entries)
+		}
+		for _, name := range m.rule.Replaced() {
 			if p.replaced == nil {
 				p.replaced = make(map[string]struct{})
 			}
@@ -168,7 +171,7 @@ func (p *plan) chargeAll(e *Engine, d *Descriptor, i int) {
 	m.first = len(p.owners)
 	switch {
 	case m.override != nil:
-		p.charge(e.keyer, d, i, m.override)
+		p.charge(e.keyer, d, i, &m.override.Limit, m.override.counts)
 	case m.rule == nil:
 	case m.rule.Unlimited:
 		m.unlimited = !p.isReplaced(m.rule.Name)
@@ -187,30 +190,30 @@ func (p *plan) isReplaced(name string) bool {
 }
 
 // charge lists one charge of descriptor i on l.
-func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *limit) {
-	if p.isReplaced(l.name) {
+func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *rule.Limit, counts *counts) {
+	if p.isReplaced(l.Name) {
 		return
 	}
 	m := &p.matches[i]
-	p.owners = append(p.owners, owner{l, i})
+	p.owners = append(p.owners, owner{l, counts, i})
 	if len(p.charges) == store.MaxCharges {
 		p.tooMany = true
 		return
 	}
 	c := store.Charge{
-		Limit: l.bucket, Policy: l.policy, MaxDelay: l.maxDelay,
+		Limit: l.Bucket, Policy: l.Policy, MaxDelay: l.Bucket.MaxDelay(),
 		Key:  p.key(k, m, l),
 		Hits: cost(m.hits),
 		Vote: p.vote(m.rule),
 	}
 	report := d.HasHits && d.Hits > 0 && !d.Refund
 	switch {
-	case d.Refund && l.policy.Refunds:
+	case d.Refund && l.Policy.Refunds:
 		c.Hits = -c.Hits
 	case d.Refund:
 		m.lenient = true
 		c.Hits, c.Vote = 0, store.VoteNone
-	case report && l.debt:
+	case report && l.Bucket.Terms().D > 0:
 		c.Book = store.BookAlways
 	case c.Hits > 0 && p.domain.Profile == rule.Envoy && c.Vote != store.VoteNone:
 		c.Book = store.BookWhenRefuses
@@ -220,20 +223,21 @@ func (p *plan) charge(k *store.Keyer, d *Descriptor, i int, l *limit) {
 }
 
 // key returns the key of the bucket of l for the descriptor of m.
-func (p *plan) key(k *store.Keyer, m *match, l *limit) store.Key {
-	values := p.keyValues(m.rule, l, m.entries)
+func (p *plan) key(k *store.Keyer, m *match, l *rule.Limit) store.Key {
+	values := p.keyValues(m.rule, m.entries)
 	if m.rule != nil {
 		if partition, value, ok := m.rule.Partition(m.entries); ok {
-			return k.Partitioned(l.identity, values, partition, value)
+			return k.Partitioned(l.Identity, values, partition, value)
 		}
 	}
-	return k.Key(l.identity, values)
+	return k.Key(l.Identity, values)
 }
 
-// keyValues returns the values that tell buckets of l apart; they hold until the next call.
-func (p *plan) keyValues(r *rule.Rule, l *limit, entries []rule.Entry) []string {
+// keyValues returns the values that tell buckets of one limit apart: those of its rule, or of a request's own limit
+// without one the entries as they came. They hold until the next call.
+func (p *plan) keyValues(r *rule.Rule, entries []rule.Entry) []string {
 	p.values = p.values[:0]
-	if !l.raw {
+	if r != nil {
 		p.values = r.KeyValues(p.values, entries)
 		return p.values
 	}

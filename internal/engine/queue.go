@@ -101,7 +101,7 @@ func (q *queue) wait(ctx context.Context, d time.Duration) error {
 func (p *plan) queues(i int) bool {
 	o := &p.owners[i]
 	r := p.matches[o.match].rule
-	return o.limit.maxDelay > 0 && p.charges[i].Hits > 0 && (r == nil || !r.Shadow)
+	return o.limit.Bucket.MaxDelay() > 0 && p.charges[i].Hits > 0 && (r == nil || !r.Shadow)
 }
 
 // hold waits until the slowest queue of an admitted request lets it pass. A caller that goes away meanwhile is refused by

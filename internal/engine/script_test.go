@@ -285,7 +285,7 @@ func (s *script) matches(words []string, got *engine.Status) bool {
 			ok = ok && got.Name == arg(i)
 			i++
 		case w == "path":
-			ok = ok && got.Path == arg(i)
+			ok = ok && got.MetricPath() == arg(i)
 			i++
 		case w == "quota":
 			ok = ok && strconv.FormatInt(got.Quota, 10) == arg(i)
@@ -320,7 +320,7 @@ func answer(v *engine.Verdict) string {
 		case !st.HasLimit:
 			b.WriteString("none")
 		default:
-			fmt.Fprintf(&b, "%s r%d reset %v quota %d window %v path %s", code(st.Over), st.Remaining, st.Reset, st.Quota, st.Window, st.Path)
+			fmt.Fprintf(&b, "%s r%d reset %v quota %d window %v path %s", code(st.Over), st.Remaining, st.Reset, st.Quota, st.Window, st.MetricPath())
 		}
 		if st.Over {
 			fmt.Fprintf(&b, " wait %v", st.RetryAfter)

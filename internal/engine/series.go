@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ratelimitd/ratelimitd/internal/rule"
+	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
 const (
@@ -35,7 +36,7 @@ type domainCounters struct {
 	overrideInvalid atomic.Uint64 // descriptors
 	tooMany         atomic.Uint64 // requests
 	blocked         atomic.Uint64 // requests
-	none            *series       // decisions that no limit decided
+	none            decisions     // that no limit decided
 }
 
 // newDomainMetrics continues old, if not nil.
@@ -45,7 +46,7 @@ func newDomainMetrics(name string, old *domainMetrics) *domainMetrics {
 		m.domainCounters, m.override = old.domainCounters, old.override
 		return m
 	}
-	m.domainCounters = &domainCounters{none: newSeries("", 0)}
+	m.domainCounters = new(domainCounters)
 	m.override = newRuleMetrics(name, name+"."+overrideRule, []string{""})
 	m.override.single = true
 	return m
@@ -97,10 +98,10 @@ func limitLabel(l *rule.Limit) string {
 
 // ruleMetrics are the counters of one rule: one series, or one a metric path where the rule asks for its values.
 type ruleMetrics struct {
-	static series // first, so that its counters lie in one cache line
 	domain string
 	path   string // with the domain in front, as rule.Rule.MetricPath has it without values
 	limits []string
+	static *series
 	single bool // never counted by values
 
 	mu     sync.RWMutex
@@ -109,16 +110,15 @@ type ruleMetrics struct {
 }
 
 func newRuleMetrics(domain, path string, limits []string) *ruleMetrics {
-	return &ruleMetrics{
-		domain: domain, path: path, limits: limits,
-		static: series{rule: strings.TrimPrefix(path, domain+"."), others: make([]hits, max(len(limits)-1, 0))},
-	}
+	m := &ruleMetrics{domain: domain, path: path, limits: limits}
+	m.static = m.newSeries(strings.TrimPrefix(path, domain+"."))
+	return m
 }
 
 // at returns the series of a metric path.
 func (m *ruleMetrics) at(path string) *series {
 	if m.single || path == m.path {
-		return &m.static
+		return m.static
 	}
 	path = path[:min(len(path), maxLabel)]
 	m.mu.RLock()
@@ -138,7 +138,7 @@ func (m *ruleMetrics) at(path string) *series {
 	}
 	if len(m.values) >= maxValues {
 		if m.other == nil {
-			m.other = newSeries(m.static.rule+otherValues, len(m.limits))
+			m.other = m.newSeries(m.static.rule + otherValues)
 		}
 		return m.other
 	}
@@ -147,30 +147,62 @@ func (m *ruleMetrics) at(path string) *series {
 	}
 	path = strings.Clone(path) // it may be part of a request
 	label := strings.ToValidUTF8(strings.TrimPrefix(path, m.domain+"."), "\uFFFD")
-	s = newSeries(label, len(m.limits))
+	s = m.newSeries(label)
 	m.values[path] = s
 	return s
 }
 
-// series are the counters under one value of the label rule. Those that most requests add to come first.
+// series are the counters under one value of the label rule.
 type series struct {
-	first     hits // of the first limit
-	decisions [verdictCount][originCount]atomic.Uint64
-	others    []hits // of the other limits
+	rules     *ruleMetrics // it is one of
 	rule      string
+	limits    []counts
+	seldom    []seldom // a limit
+	decisions decisions
 }
 
-// hits count the hits asked of one limit.
-type hits struct{ within, over, near, shadowOver atomic.Uint64 }
+// decisions count requests by verdict and origin.
+type decisions [verdictCount][originCount]atomic.Uint64
 
-func newSeries(rule string, limits int) *series {
-	return &series{rule: rule, others: make([]hits, max(limits-1, 0))}
+// counts are the counters of a limit that nearly every request adds to. They are kept together, small, since among many
+// rules each cache line is waited for.
+type counts struct {
+	within atomic.Uint64 // hits
+	passed atomic.Uint64 // decisions of its series of verdictOK and store.FromStore, which are not counted there
+	of     *series
+	limit  uint8 // its place among those of the series
 }
 
-// of returns the counters of a limit by its index.
-func (s *series) of(limit int) *hits {
-	if limit == 0 {
-		return &s.first
+// seldom are the other counters of the hits of a limit.
+type seldom struct{ over, near, shadowOver atomic.Uint64 }
+
+func (m *ruleMetrics) newSeries(rule string) *series {
+	s := &series{rules: m, rule: rule, limits: make([]counts, len(m.limits)), seldom: make([]seldom, len(m.limits))}
+	for i := range s.limits {
+		s.limits[i].of, s.limits[i].limit = s, uint8(i)
 	}
-	return &s.others[limit-1]
+	return s
+}
+
+// decide counts a decision of the limit.
+func (c *counts) decide(verdict, origin int) {
+	if verdict == verdictOK && origin == int(store.FromStore) {
+		c.passed.Add(1)
+		return
+	}
+	c.of.decisions[verdict][origin].Add(1)
+}
+
+// seldom returns the other counters of the limit.
+func (c *counts) seldom() *seldom { return &c.of.seldom[c.limit] }
+
+// total returns how often what the series counts was decided so.
+func (s *series) total(verdict, origin int) uint64 {
+	n := s.decisions[verdict][origin].Load()
+	if verdict == verdictOK && origin == int(store.FromStore) {
+		for i := range s.limits {
+			n += s.limits[i].passed.Load()
+		}
+	}
+	return n
 }

@@ -31,7 +31,7 @@ func (p *plan) endSpan(v *Verdict) {
 	if v.Nearest >= 0 {
 		s := &v.Statuses[v.Nearest]
 		attrs = append(attrs,
-			attribute.String("ratelimitd.rule", p.matches[v.Nearest].series.rule),
+			attribute.String("ratelimitd.rule", p.counts(p.matches[v.Nearest].first).of.rule),
 			attribute.String("ratelimitd.limit", s.Name),
 			attribute.Int64("ratelimitd.remaining", int64(s.Remaining)),
 		)

@@ -26,7 +26,7 @@ type Verdict struct {
 type Status struct {
 	Over       bool
 	Rule       *rule.Rule    // nil: unmatched
-	Path       string        // the rule's metric path; the domain and the entries' keys for an override without a rule; else ""
+	Path       string        // the rule's metric path, if values of the request are in it; the domain and the entries' keys for an override without a rule; else ""
 	HasLimit   bool          // whether a limit applies, and the next fields tell its numbers
 	Name       string        // the limit's name, "" if it has none
 	Requests   uint32        // requests_per_unit
@@ -43,6 +43,14 @@ type Status struct {
 	RetryAfter time.Duration // when Over: the wait; bucket.Never: no wait helps
 	Hits       uint64        // hits this descriptor asked for
 	Origin     store.Origin
+}
+
+// MetricPath returns where the descriptor's hits are counted: Path, or the path of its rule; "" if there is neither.
+func (s *Status) MetricPath() string {
+	if s.Path == "" && s.Rule != nil {
+		return s.Rule.FullPath()
+	}
+	return s.Path
 }
 
 // verdict turns the decisions of p into the answer.
@@ -86,8 +94,8 @@ func (p *plan) status(i int, s *Status) {
 func (p *plan) fill(j int, s *Status) {
 	l := p.owners[j].limit
 	s.HasLimit = true
-	s.Name, s.Requests, s.Unit, s.Multiplier = l.name, l.requests, l.unit, l.multiplier
-	s.Quota, s.Window = l.quota, l.window
+	s.Name, s.Requests, s.Unit, s.Multiplier = l.Name, l.Requests, l.Unit, max(l.Multiplier, 1)
+	s.Quota, s.Window = quota(l.Bucket)
 	d := store.Decision{RetryAfter: bucket.Never} // of a request with too many charges, of which none was made
 	if !p.tooMany {
 		d = p.decisions[j]

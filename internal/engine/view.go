@@ -13,7 +13,7 @@ import (
 // that a request looks nothing up. Never changed but for its cache of overrides and the counters.
 type view struct {
 	snapshot  *rule.Snapshot
-	limits    []limit // by rule.Limit.ID
+	counts    []*counts // by rule.Limit.ID
 	domains   map[string]*domain
 	overrides overrides
 
@@ -28,32 +28,17 @@ type domain struct {
 	quota   bool // every limit is one of quota_mode
 }
 
-// limit is one limit that charges are made on: of a rule, or of a request. Its first half is what charging it takes, its
-// second what its status says; each is a cache line.
+// limit is a limit that stands in for one of a rule: of a request, or as operators left it.
 type limit struct {
-	bucket   *bucket.Limit
-	policy   *bucket.Policy
-	identity string
-	rule     *ruleMetrics
-	index    int           // of its counters within those of its rule
-	maxDelay time.Duration // > 0: answers may be held in a queue
-	raw      bool          // told apart by the entries as they came, since no rule says how
-	debt     bool          // explicit hits are reports
-
-	unit       bucket.Unit
-	requests   uint32
-	multiplier uint32
-	name       string
-	quota      int64         // see Status.Quota
-	window     time.Duration // see Status.Window
-	_          [24]byte
+	rule.Limit
+	counts *counts
 }
 
 // newView compiles a snapshot. Counters of the view before live on where their labels do.
 func (e *Engine) newView(s *rule.Snapshot, old *view) *view {
 	v := &view{
 		snapshot: s,
-		limits:   make([]limit, s.LimitCount()),
+		counts:   make([]*counts, s.LimitCount()),
 		domains:  make(map[string]*domain),
 	}
 	for _, d := range s.Domains() {
@@ -74,7 +59,7 @@ func (e *Engine) newView(s *rule.Snapshot, old *view) *view {
 			}
 			rm := x.metrics.add(r, now, before)
 			for i, l := range r.Limits {
-				v.limits[l.ID] = configured(l, rm, i)
+				v.counts[l.ID] = &rm.static.limits[i]
 			}
 		}
 	}
@@ -82,24 +67,13 @@ func (e *Engine) newView(s *rule.Snapshot, old *view) *view {
 	return v
 }
 
-func configured(l *rule.Limit, m *ruleMetrics, index int) limit {
-	x := limit{
-		bucket: l.Bucket, policy: l.Policy, identity: l.Identity,
-		name: l.Name, requests: l.Requests, unit: l.Unit, multiplier: max(l.Multiplier, 1),
-		rule: m, index: index,
+// quota returns what Status.Quota and Status.Window say of a limit.
+func quota(l *bucket.Limit) (hits int64, window time.Duration) {
+	t, period := l.Terms(), l.Period()
+	if l.Family() != bucket.Credit || t.N == 0 || t.B == t.N {
+		return t.N, period
 	}
-	x.derive()
-	return x
-}
-
-// derive fills in what follows from the bucket's limit.
-func (l *limit) derive() {
-	c := l.bucket.Config()
-	l.maxDelay, l.debt = c.MaxDelay, c.Debt > 0
-	l.quota, l.window = c.Hits, l.bucket.Period()
-	if c.Algorithm.Family() == bucket.Credit && c.Hits > 0 {
-		l.quota, l.window = c.Burst, scale(l.window, c.Burst, c.Hits)
-	}
+	return t.B, scale(period, t.B, t.N)
 }
 
 // scale returns d × n ÷ m rounded up, and the longest duration where that is longer. m is at least 1.

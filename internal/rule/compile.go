@@ -64,39 +64,33 @@ func (c *compiler) node(s *descriptorSpec, path []level, identity []byte) *treeN
 	}
 	path = append(slices.Clip(path), l)
 	identity = appendLevel(slices.Clip(identity), &l)
-	from := &source{&path[len(path)-1], s.at.file, s.at.line, s.at.col}
-	var n *treeNode
-	if s.RateLimit != nil || len(s.Limits) > 0 || len(s.Descriptors) == 0 {
-		both := &ruleNode{node: treeNode{source: from}}
-		n = &both.node
-		n.rule = &both.rule
-		c.rule(n.rule, s, path, identity)
-	} else {
-		n = &treeNode{source: from}
+	from := &source{path, s.at.file, s.at.line, s.at.col}
+	n := &treeNode{source: from}
+	if n.ruled = s.RateLimit != nil || len(s.Limits) > 0 || len(s.Descriptors) == 0; n.ruled {
+		c.rule(&n.rule, s, from, identity)
 	}
 	n.children = c.children(s.Descriptors, path, identity)
 	return n
 }
 
 // rule makes r the rule of s.
-func (c *compiler) rule(r *Rule, s *descriptorSpec, path []level, identity []byte) {
+func (c *compiler) rule(r *Rule, s *descriptorSpec, from *source, identity []byte) {
 	*r = Rule{
-		File:       s.at.file,
-		Line:       s.at.line,
-		Col:        s.at.col,
+		File:       from.file,
+		Line:       from.line,
+		Col:        from.col,
 		Domain:     c.domain,
 		Shadow:     s.ShadowMode.on,
 		Quota:      s.QuotaMode.on,
 		QuotaGroup: s.QuotaGroup.s,
 		Metadata:   s.Metadata.fields,
 		Detailed:   s.DetailedMetric.on,
-		levels:     path,
+		source:     from,
+		keyed:      keyedBy(from.path),
 	}
-	r.runtimePath = r.Detailed || slices.ContainsFunc(path, func(l level) bool { return l.toMetric })
-	r.keyed = keyedBy(path)
+	r.runtimePath = r.Detailed || slices.ContainsFunc(from.path, func(l level) bool { return l.toMetric })
 	c.domain.rules = append(c.domain.rules, r)
 	identities := r.texts(s, identity)
-	r.firstLimit = int32(c.snapshot.limits)
 	for i, l := range s.limits() {
 		for _, name := range l.Replaces {
 			r.Replaces = append(r.Replaces, name.Name.s)
@@ -104,14 +98,19 @@ func (c *compiler) rule(r *Rule, s *descriptorSpec, path []level, identity []byt
 		if l.Unlimited.on {
 			r.Unlimited = true
 		} else {
-			r.Limits = append(r.Limits, c.limit(r, l, identities[i]))
+			l := c.limit(r, l, identities[i])
+			if len(r.Limits) == 0 {
+				r.first = *l
+				l = &r.first
+			}
+			r.Limits = append(r.Limits, l)
 		}
 	}
-	r.limits = int32(len(r.Limits))
-	if s.Partition.s != "" {
+	r.limits, r.replaces, r.partitioned = uint8(len(r.Limits)), len(r.Replaces) > 0, s.Partition.s != ""
+	if r.partitioned {
 		r.partition = &partition{
 			name: string(appendText(appendText([]byte("partition "), c.domain.Name), s.Partition.s)),
-			by:   slices.IndexFunc(path, func(l level) bool { return l.key == s.Partition.s }),
+			by:   slices.IndexFunc(from.path, func(l level) bool { return l.key == s.Partition.s }),
 		}
 	}
 	if s.RateLimit != nil {
@@ -123,8 +122,8 @@ func (c *compiler) rule(r *Rule, s *descriptorSpec, path []level, identity []byt
 // both its path and an identity.
 func (r *Rule) texts(s *descriptorSpec, identity []byte) []string {
 	b := []byte(r.Domain.Name)
-	for i := range r.levels {
-		b = append(append(b, '.'), r.levels[i].name()...)
+	for i := range r.source.path {
+		b = append(append(b, '.'), r.source.path[i].name()...)
 	}
 	ends := []int{len(b)}
 	for _, l := range s.limits() {
@@ -151,7 +150,7 @@ func (c *compiler) limit(r *Rule, l *limitSpec, identity string) *Limit {
 	id := c.snapshot.limits
 	c.snapshot.limits++
 	return &Limit{
-		ID:         id,
+		ID:         int32(id),
 		Rule:       r,
 		Name:       l.Name.s,
 		Requests:   l.RequestsPerUnit.n,
@@ -267,7 +266,7 @@ func newApart(all []child) *apart {
 
 // text returns a text that the path of the node's rule ends with as a part of it, for the sake of who reads both.
 func (n *treeNode) text(s string) string {
-	if n.rule != nil && strings.HasSuffix(n.rule.full, s) {
+	if n.ruled && strings.HasSuffix(n.rule.full, s) {
 		return n.rule.full[len(n.rule.full)-len(s):]
 	}
 	return s

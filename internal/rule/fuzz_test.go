@@ -68,9 +68,9 @@ func checkSnapshot(t *testing.T, s *Snapshot) {
 			t.Fatalf("domain %q is not found by its name", d.Name)
 		}
 		for _, r := range d.Rules() {
-			es := make([]Entry, len(r.levels))
+			es := make([]Entry, len(r.source.path))
 			byValue := true
-			for i, l := range r.levels {
+			for i, l := range r.source.path {
 				es[i] = Entry{l.key, l.value}
 				byValue = byValue && l.match == nil
 			}
@@ -83,7 +83,7 @@ func checkSnapshot(t *testing.T, s *Snapshot) {
 			}
 			r.MetricPath(es)
 			for _, l := range r.Limits {
-				if l.Bucket == nil || l.Policy == nil || l.ID >= s.LimitCount() || identities[l.Identity] {
+				if l.Bucket == nil || l.Policy == nil || int(l.ID) >= s.LimitCount() || identities[l.Identity] {
 					t.Fatalf("limit %+v is not whole, or not the only one of its identity", l)
 				}
 				identities[l.Identity] = true

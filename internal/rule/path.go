@@ -68,8 +68,8 @@ func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
 		}
 		return dst
 	}
-	for i := range r.levels {
-		l := &r.levels[i]
+	for i := range r.source.path {
+		l := &r.source.path[i]
 		switch {
 		case l.share:
 			dst = append(dst, l.pattern())
@@ -85,10 +85,10 @@ func (r *Rule) KeyValues(dst []string, entries []Entry) []string {
 // Partition returns what keeps buckets of requests under this rule together, ok if the rule says so: a name that all rules of the domain with this partition
 // share, and the request's own value, as KeyValues has it. The entries are those with which Match returned r.
 func (r *Rule) Partition(entries []Entry) (name, value string, ok bool) {
-	if r.partition == nil {
+	if !r.partitioned {
 		return "", "", false
 	}
-	l := &r.levels[r.partition.by]
+	l := &r.source.path[r.partition.by]
 	if l.share {
 		return r.partition.name, l.pattern(), true
 	}
@@ -121,8 +121,8 @@ func (r *Rule) MetricPath(entries []Entry) string {
 	}
 	var b strings.Builder
 	b.WriteString(r.Domain.Name)
-	for i := range r.levels {
-		l := &r.levels[i]
+	for i := range r.source.path {
+		l := &r.source.path[i]
 		b.WriteByte('.')
 		switch {
 		case !r.Detailed && !l.toMetric, l.share:
@@ -138,7 +138,7 @@ func (r *Rule) MetricPath(entries []Entry) string {
 	return b.String()
 }
 
-// Varies reports whether MetricPath depends on the request; else it is FullPath.
+// Varies reports whether MetricPath depends on the request. Else it is FullPath.
 func (r *Rule) Varies() bool { return r.runtimePath }
 
 // FullPath returns the domain and the configured path, joined by a dot.

@@ -58,45 +58,63 @@ type Defaults struct {
 
 // Rule is one configured node that a descriptor can reach. Immutable.
 type Rule struct {
-	// What every request reads of its rule comes first, and lies in two cache lines with the node: see ruleNode.
+	// What every request reads of its rule comes first: see treeNode.
 
-	full        string // domain and Path
-	firstLimit  int32  // ID of the first limit, whose IDs follow one another
-	limits      int32
+	Path        string // configured path below the domain, "tier_pro.api_key": each level's key or key_value
 	Unlimited   bool
 	Shadow      bool
 	Quota       bool
-	Detailed    bool       // detailed_metric
-	runtimePath bool       // whether MetricPath depends on the request
-	keyed       keyed      // what KeyValues are
-	Path        string     // configured path below the domain, "tier_pro.api_key": each level's key or key_value
-	Replaces    []string   // names of limits that these limits take the place of
-	partition   *partition // nil: none
+	Detailed    bool  // detailed_metric
+	runtimePath bool  // whether MetricPath depends on the request
+	keyed       keyed // what KeyValues are
+	replaces    bool  // whether Replaces has any
+	partitioned bool  // whether there is a partition
+	limits      uint8 // how many Limits there are
+	first       Limit // of them
 
+	full       string   // domain and Path
 	Limits     []*Limit // none: Unlimited, or a node that lets everything pass
 	Domain     *Domain
 	QuotaGroup string         // "" is the group of all that name none
+	Replaces   []string       // names of limits that these limits take the place of
 	Name       string         // the name of rate_limit, also of an unlimited one; "" if it has none or there are several limits
 	Metadata   map[string]any // JSON-like values; nil if none. Don't write to it
 	File       string
 	Line, Col  int
 
-	identity string // of the path
-	levels   []level
+	identity  string // of the path
+	source    *source
+	partition *partition // nil: none
 }
 
-// LimitIDs returns the ID of the rule's first limit, and how many it has: the IDs of the others follow.
-func (r *Rule) LimitIDs() (first, n int) { return int(r.firstLimit), int(r.limits) }
+// LimitCount returns the number of limits of the rule.
+func (r *Rule) LimitCount() int { return int(r.limits) }
+
+// Limit returns Limits[i]. The first lies beside the rule itself.
+func (r *Rule) Limit(i int) *Limit {
+	if i == 0 {
+		return &r.first
+	}
+	return r.Limits[i]
+}
+
+// Replaced returns Replaces, and looks at nothing else of a rule that replaces nothing.
+func (r *Rule) Replaced() []string {
+	if !r.replaces {
+		return nil
+	}
+	return r.Replaces
+}
 
 // Limit is one limit of a rule. Immutable.
 type Limit struct {
-	ID         int // dense within the snapshot
-	Rule       *Rule
-	Name       string // "" if it has none
-	Requests   uint32 // requests_per_unit as written
-	Unit       bucket.Unit
-	Multiplier uint32 // at least 1
 	Bucket     *bucket.Limit
 	Policy     *bucket.Policy
 	Identity   string // what makes this limit's buckets its own: domain, configured path, name or else period, algorithm family
+	Name       string // "" if it has none
+	ID         int32  // dense within the snapshot
+	Requests   uint32 // requests_per_unit as written
+	Multiplier uint32 // at least 1
+	Unit       bucket.Unit
+	Rule       *Rule
 }

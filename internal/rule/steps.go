@@ -36,8 +36,9 @@ func (d *Domain) Steps(entries []Entry) []Step {
 			break
 		}
 		from := next.source
-		s := Step{Node: from.level.name(), Kind: StepKeyOnly, File: from.file, Line: from.line, Col: from.col, Rule: next.rule}
-		switch l := from.level; {
+		l := &from.path[len(from.path)-1]
+		s := Step{Node: l.name(), Kind: StepKeyOnly, File: from.file, Line: from.line, Col: from.col, Rule: next.found()}
+		switch {
 		case l.match != nil:
 			s.Kind = l.match.kind
 		case l.key == e.Key && l.value == e.Value && l.value != "", d.Profile == Envoy && l.name() == e.Key+"_"+e.Value:
