@@ -129,17 +129,16 @@ func (k *Keyer) current() *pads {
 // key is Keyer.Key under one secret.
 func (p *pads) key(identity string, values []string) Key {
 	h := sha256.New()
-	_, _ = h.Write(p.inner[:]) // a hash never errs
-	var buf [sha256.BlockSize]byte
-	n := 0
-	// One loop over identity and values, gathered into whole blocks: the hash is cheap, a call of it is not.
+	var buf [4 * sha256.BlockSize]byte
+	n := copy(buf[:], p.inner[:])
+	// One loop over identity and values, gathered into many blocks: the hash is cheap, a call of it is not.
 	for i := -1; i < len(values); i++ {
 		s := identity
 		if i >= 0 {
 			s = values[i]
 		}
 		if n+binary.MaxVarintLen64 > len(buf) {
-			_, _ = h.Write(buf[:n])
+			_, _ = h.Write(buf[:n]) // a hash never errs
 			n = 0
 		}
 		n += binary.PutUvarint(buf[n:], uint64(len(s)))
