@@ -1,11 +1,14 @@
 package store
 
 import (
+	"bytes"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -48,12 +51,24 @@ func (k Key) Append(dst []byte) []byte {
 
 // Keyer derives keys under a deployment's secret. The zero value knows no secret yet: its keys are provisional, under a
 // random secret of this process, until Learn tells it one. Safe for concurrent use; it prints nothing of its secret.
-type Keyer struct{ pads atomic.Pointer[pads] }
+type Keyer struct{ deriver atomic.Pointer[deriver] }
 
-// pads are the two padded keys of HMAC (RFC 2104, section 2), a block of SHA-256 each.
-type pads struct {
-	inner, outer [sha256.BlockSize]byte
-	mark         byte // provisional, if only this process has the secret
+// deriver derives keys under one secret.
+type deriver struct {
+	macs sync.Pool // of *mac
+	mark byte      // provisional, if only this process has the secret
+}
+
+// mac is HMAC-SHA256 under a secret, reused since it then knows what the hashes of the two padded keys come to.
+type mac struct {
+	hash.Hash
+	msg [4 * sha256.BlockSize]byte
+	sum [sha256.Size]byte
+}
+
+func newDeriver(key []byte, mark byte) *deriver {
+	key = bytes.Clone(key)
+	return &deriver{mark: mark, macs: sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, key)} }}}
 }
 
 // NewKeyer returns a keyer that has learnt secret. The error is Learn's.
@@ -72,94 +87,70 @@ func (k *Keyer) Learn(secret []byte) error {
 	if len(secret) < minSecret {
 		return fmt.Errorf("key secret of %d bytes: must be at least %d", len(secret), minSecret)
 	}
-	if len(secret) > sha256.BlockSize {
-		sum := sha256.Sum256(secret)
-		secret = sum[:]
-	}
-	k.pads.Store(newPads(secret))
+	k.deriver.Store(newDeriver(secret, 0))
 	return nil
 }
 
-// ownPads are those of a secret that this process alone has.
-var ownPads = sync.OnceValue(func() *pads {
-	var secret [sha256.Size]byte
-	_, _ = rand.Read(secret[:]) // never errs
-	p := newPads(secret[:])
-	p.mark = provisional
-	return p
+// own derives keys under a secret that this process alone has.
+var own = sync.OnceValue(func() *deriver {
+	var key [sha256.Size]byte
+	_, _ = rand.Read(key[:]) // never errs
+	return newDeriver(key[:], provisional)
 })
-
-// newPads returns the pads of a secret of at most a block.
-func newPads(secret []byte) *pads {
-	p := new(pads)
-	copy(p.inner[:], secret)
-	copy(p.outer[:], secret)
-	for i := range p.inner {
-		p.inner[i] ^= 0x36
-		p.outer[i] ^= 0x5c
-	}
-	return p
-}
 
 // Key returns the key of the limit with the given identity for these values: HMAC-SHA256 over the identity and each value
 // in order, each preceded by its length as an unsigned varint, cut to 128 bits of which the first says whether the key is
 // provisional. Bytes are taken as they are, of any length. It does not allocate.
-//
-// HMAC is spelt out because crypto/hmac allocates its two hashes a message; a test holds the two equal.
 func (k *Keyer) Key(identity string, values []string) Key { return k.current().key(identity, values) }
 
 // Partitioned is Key in the slot of a partition: the tags of all keys with the same partition and value are the same, so
 // that a Redis Cluster keeps them in one slot, whatever limits and values they are of. The other 104 bits tell them
 // apart. It does not allocate.
 func (k *Keyer) Partitioned(identity string, values []string, partition, value string) Key {
-	p := k.current() // once: a secret learnt in between must not make half a key
-	key, tag := p.key(identity, values), p.key(partition, []string{value})
+	d := k.current() // once: a secret learnt in between must not make half a key
+	key, tag := d.key(identity, values), d.key(partition, []string{value})
 	copy(key[:tagBytes], tag[:tagBytes])
 	return key
 }
 
-// current returns the pads of the secret learnt last, else of that of this process.
-func (k *Keyer) current() *pads {
-	if p := k.pads.Load(); p != nil {
-		return p
+// current returns the deriver of the secret learnt last, else that of this process.
+func (k *Keyer) current() *deriver {
+	if d := k.deriver.Load(); d != nil {
+		return d
 	}
-	return ownPads()
+	return own()
 }
 
 // key is Keyer.Key under one secret.
-func (p *pads) key(identity string, values []string) Key {
-	h := sha256.New()
-	var buf [4 * sha256.BlockSize]byte
-	n := copy(buf[:], p.inner[:])
+func (d *deriver) key(identity string, values []string) Key {
+	m := d.macs.Get().(*mac)
+	defer d.macs.Put(m)
+	m.Reset()
+	n := 0
 	// One loop over identity and values, gathered into many blocks: the hash is cheap, a call of it is not.
 	for i := -1; i < len(values); i++ {
-		s := identity
+		text := identity
 		if i >= 0 {
-			s = values[i]
+			text = values[i]
 		}
-		if n+binary.MaxVarintLen64 > len(buf) {
-			_, _ = h.Write(buf[:n]) // a hash never errs
+		if n+binary.MaxVarintLen64 > len(m.msg) {
+			_, _ = m.Write(m.msg[:n]) // a hash never errs
 			n = 0
 		}
-		n += binary.PutUvarint(buf[n:], uint64(len(s)))
+		n += binary.PutUvarint(m.msg[n:], uint64(len(text)))
 		for {
-			c := copy(buf[n:], s)
-			n, s = n+c, s[c:]
-			if s == "" {
+			c := copy(m.msg[n:], text)
+			n, text = n+c, text[c:]
+			if text == "" {
 				break
 			}
-			_, _ = h.Write(buf[:n])
+			_, _ = m.Write(m.msg[:n])
 			n = 0
 		}
 	}
-	_, _ = h.Write(buf[:n])
-
-	var msg [sha256.BlockSize + sha256.Size]byte
-	copy(msg[:], p.outer[:])
-	h.Sum(msg[:sha256.BlockSize])
-	sum := sha256.Sum256(msg[:])
-	key := Key(sum[:len(Key{})])
-	key[0] = key[0]&^provisional | p.mark
+	_, _ = m.Write(m.msg[:n])
+	key := Key(m.Sum(m.sum[:0])[:len(Key{})])
+	key[0] = key[0]&^provisional | d.mark
 	return key
 }
 

@@ -188,43 +188,70 @@ func rulesFor(b *testing.B, n int) *rule.Snapshot {
 	return s
 }
 
-// BenchmarkAmongRules is a request from its bytes to those of its answer, in an order of chance over as many keys whatever
-// the number of rules: what differs is what the caches do not hold of the rules.
-func BenchmarkAmongRules(b *testing.B) {
+// requestBytes are what a whole request costs from its bytes to those of its answer, but for gRPC.
+func requestBytes(b *testing.B, s *rule.Snapshot, entries ...string) {
+	b.Helper()
 	const keys = 100_000
 	keyer, err := store.NewKeyer([]byte("sixteen or more bytes"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, n := range []int{10, keys} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			e, err := engine.New(engine.Options{
-				Snapshots: rules{rulesFor(b, n)}, Store: memstore.New(memstore.Options{}), Keyer: keyer, Registerer: prometheus.NewRegistry(),
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			s := newService(Options{Decider: e, Headers: Headers{IETF: true}, RetryJitter: true, Problem: true}.withDefaults(), answered{})
-			var msg []byte
-			ask := func(key int) {
-				msg = fmt.Appendf(msg[:0], "\n\x04shop\x12\x14\n\x12\n\x04user\x12\x0a%010d", key)
-				c := newCall()
-				c.undecodable = c.decode(msg)
-				out, err := s.decide(b.Context(), c, &answers)
-				if err != nil {
-					b.Fatal(err)
-				}
-				answers.Put(out)
-				c.release()
-			}
-			for i := range keys {
-				ask(i)
-			}
-			r := rand.New(rand.NewPCG(1, 2))
-			b.ReportAllocs()
-			for b.Loop() {
-				ask(r.IntN(keys))
-			}
-		})
+	e, err := engine.New(engine.Options{
+		Snapshots: rules{s}, Store: memstore.New(memstore.Options{}), Keyer: keyer, Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	service := newService(Options{Decider: e, Headers: Headers{IETF: true}, RetryJitter: true, Problem: true}.withDefaults(), newMetrics(nil).grpc)
+	msgs := make([][]byte, keys)
+	for i := range msgs {
+		m := wire{}.text(1, "shop")
+		for _, key := range entries {
+			m = m.bytes(2, wire{}.bytes(1, wire{}.text(1, key).text(2, fmt.Sprintf("%010d", i))))
+		}
+		msgs[i] = m
+	}
+	ask := func(msg []byte) {
+		c := newCall()
+		c.undecodable = c.decode(msg)
+		out, err := service.decide(b.Context(), c, &answers)
+		if err != nil {
+			b.Fatal(err)
+		}
+		answers.Put(out)
+		c.release()
+	}
+	for _, msg := range msgs {
+		ask(msg)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	b.ReportAllocs()
+	for b.Loop() {
+		ask(msgs[r.IntN(keys)])
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	s, _, err := rule.Load([]rule.File{{Name: "rules.yaml", Data: []byte(`
+domain: shop
+descriptors:
+  - {key: key1, rate_limit: {unit: year, requests_per_unit: 1000000}}
+  - {key: key2, rate_limit: {unit: year, requests_per_unit: 1000000}}
+  - {key: key3, rate_limit: {unit: year, requests_per_unit: 1000000}}
+  - {key: strict, rate_limit: {unit: year, requests_per_unit: 1}}
+`)}}, rule.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("admitted", func(b *testing.B) { requestBytes(b, s, "key1") })
+	b.Run("refused", func(b *testing.B) { requestBytes(b, s, "strict") })
+	b.Run("three descriptors", func(b *testing.B) { requestBytes(b, s, "key1", "key2", "key3") })
+}
+
+// BenchmarkAmongRules asks in an order of chance for as many keys whatever the number of rules: what differs is what the
+// caches do not hold of the rules.
+func BenchmarkAmongRules(b *testing.B) {
+	for _, n := range []int{10, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) { requestBytes(b, rulesFor(b, n), "user") })
 	}
 }
