@@ -57,6 +57,11 @@ type field struct {
 
 // nextField splits the first field off b and returns what follows it. Values of other wire types are skipped.
 func nextField(b []byte) (f field, rest []byte, err error) {
+	// Nearly every field: a number below 16 and less than 128 bytes, each length in one.
+	if len(b) >= 2 && b[0] < 0x80 && b[0] > 7 && protowire.Type(b[0]&7) == protowire.BytesType && int(b[1]) <= min(len(b)-2, 0x7f) {
+		end := 2 + int(b[1])
+		return field{tag: uint64(b[0]), bytes: b[2:end]}, b[end:], nil
+	}
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || num > protowire.MaxValidNumber {
 		return field{}, nil, errMalformed

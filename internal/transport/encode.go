@@ -134,8 +134,11 @@ func appendTag(b []byte, num protowire.Number, typ protowire.Type) []byte {
 
 // appendUint appends a varint field, unless it is zero, which is proto3's default.
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
-	if v == 0 {
+	switch {
+	case v == 0:
 		return b
+	case v < 0x80:
+		return append(b, byte(num)<<3|byte(protowire.VarintType), byte(v))
 	}
 	return protowire.AppendVarint(appendTag(b, num, protowire.VarintType), v)
 }

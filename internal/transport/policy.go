@@ -57,18 +57,23 @@ func appendName(b []byte, s *engine.Status) []byte {
 	if label == "" {
 		label = "default"
 	}
+	label = label[:min(len(label), maxPolicyName)]
 	b = append(b, '"')
-	for i := range min(len(label), maxPolicyName) {
-		switch c := label[i]; {
-		case c < ' ' || c > '~':
-			b = append(b, '_')
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		default:
-			b = append(b, c)
+	done := 0 // bytes of label; what needs no change is appended at once
+	for i := range len(label) {
+		c := label[i]
+		if c >= ' ' && c <= '~' && c != '"' && c != '\\' {
+			continue
 		}
+		b = append(b, label[done:i]...)
+		if c < ' ' || c > '~' {
+			b = append(b, '_')
+		} else {
+			b = append(b, '\\', c)
+		}
+		done = i + 1
 	}
-	return append(b, '"')
+	return append(append(b, label[done:]...), '"')
 }
 
 // printable returns the first limit bytes of s, those that are not printable ASCII replaced.
