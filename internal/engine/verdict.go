@@ -79,6 +79,10 @@ func (p *plan) status(i int, s *Status) {
 	if m.n == 0 {
 		return
 	}
+	if m.n == 1 {
+		p.fill(m.first, s)
+		return
+	}
 	bare := *s
 	p.fill(m.first, s)
 	for j := m.first + 1; j < m.first+m.n; j++ {

@@ -110,7 +110,8 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, out []store.Deci
 		return nil
 	}
 	r := s.scratch.Get().(*request)
-	locked := s.lock(charges)
+	r.start(charges)
+	locked := s.lock(r)
 	// The clock is read under the locks, so that time does not step back between two requests on one key.
 	r.now = bucket.Micros(s.now())
 	s.load(r, charges)
@@ -124,15 +125,15 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, out []store.Deci
 	return nil
 }
 
-// shardOf returns the number of the shard that keeps k.
-func (s *Store) shardOf(k store.Key) int { return int(hash(k)>>32) & (len(s.shards) - 1) }
+// shardOf returns the number of the shard that keeps keys of a hash.
+func (s *Store) shardOf(hash uint64) int { return int(hash>>32) & (len(s.shards) - 1) }
 
 // lock takes the locks of all the charges' shards in the order of their numbers, so that no two requests wait for each
 // other, and returns a bit a lock.
-func (s *Store) lock(charges []store.Charge) uint64 {
+func (s *Store) lock(r *request) uint64 {
 	var set uint64
-	for i := range charges {
-		set |= 1 << s.shardOf(charges[i].Key)
+	for i := range r.asked {
+		set |= 1 << s.shardOf(r.asked[i].hash)
 	}
 	for left := set; left != 0; left &= left - 1 {
 		s.shards[bits.TrailingZeros64(left)].mu.Lock()
@@ -149,7 +150,6 @@ func (s *Store) unlock(set uint64) {
 // load finds the bucket of every charge and copies its state. A key for which there is no room is given its rule's
 // overflow bucket, or none if its limit fails open.
 func (s *Store) load(r *request, charges []store.Charge) {
-	r.start(len(charges))
 	var reserved [maxShards]int // new keys of this request, a shard
 	for i := range charges {
 		c := &charges[i]
@@ -157,9 +157,9 @@ func (s *Store) load(r *request, charges []store.Charge) {
 			r.asked[i].bucket = b
 			continue
 		}
-		n := s.shardOf(c.Key)
+		n := s.shardOf(r.asked[i].hash)
 		t := &s.shards[n].table
-		slot := t.find(c.Key, r.now)
+		slot := t.find(c.Key, r.asked[i].hash, r.now)
 		if slot == noSlot {
 			if !t.room(reserved[n]+1, r.now) {
 				s.full.Inc()
@@ -185,7 +185,7 @@ func (s *Store) loadOverflow(r *request, c *store.Charge) int {
 	if b := r.find(k); b >= 0 {
 		return b
 	}
-	return r.add(k, &s.overflow.table, s.overflow.find(k, r.now))
+	return r.add(k, &s.overflow.table, s.overflow.find(k, hash(k), r.now))
 }
 
 // overflowKey returns the key of the bucket that the new keys of a limit share when the table is full: one a rule, family

@@ -56,13 +56,13 @@ func hash(k store.Key) uint64 {
 
 func (t *table) at(i uint32) *slot { return &t.chunks[i/chunkSlots][i%chunkSlots] }
 
-// find returns the slot of k, noSlot if there is none or its bucket no longer matters.
-func (t *table) find(k store.Key, now int64) uint32 {
+// find returns the slot of k, whose hash is given, noSlot if there is none or its bucket no longer matters.
+func (t *table) find(k store.Key, hash uint64, now int64) uint32 {
 	if len(t.index) == 0 {
 		return noSlot
 	}
 	mask := uint32(len(t.index) - 1)
-	h := uint32(hash(k))
+	h := uint32(hash)
 	for p := h & mask; ; p = (p + 1) & mask {
 		e := t.index[p]
 		if e == 0 {

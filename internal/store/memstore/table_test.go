@@ -29,7 +29,7 @@ func TestTable(t *testing.T) {
 			for range plays(5000) {
 				now += r.Int64N(3)
 				k := key(r.IntN(2 * tab.limit))
-				i := tab.find(k, now)
+				i := tab.find(k, hash(k), now)
 				if expires, ok := want[k]; ok && expires <= now {
 					delete(want, k)
 				}

@@ -30,19 +30,23 @@ type work struct {
 
 // asked is what is noted of one charge.
 type asked struct {
-	bucket  int   // its index in buckets
-	before  int64 // hits that earlier charges took from its bucket
+	hash    uint64 // of its key
+	bucket  int    // its index in buckets
+	before  int64  // hits that earlier charges took from its bucket
 	allowed bool
 }
 
-// start forgets the request before.
-func (r *request) start(charges int) {
+// start forgets the request before and notes what this one charges.
+func (r *request) start(charges []store.Charge) {
 	r.overflown = false
 	r.buckets = r.buckets[:0]
-	if cap(r.asked) < charges {
-		r.asked = make([]asked, max(charges, store.MaxCharges))
+	if cap(r.asked) < len(charges) {
+		r.asked = make([]asked, max(len(charges), store.MaxCharges))
 	}
-	r.asked = r.asked[:charges]
+	r.asked = r.asked[:len(charges)]
+	for i := range charges {
+		r.asked[i].hash = hash(charges[i].Key)
+	}
 }
 
 // find returns the working copy of the bucket k, −1 if there is none yet.
