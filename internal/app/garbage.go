@@ -11,8 +11,9 @@ import (
 // million is as cheap to collect as an empty one. So garbage may gather in proportion to what is live beside them, not
 // to all of it, as GOGC has it: hundreds of megabytes would wait for the sake of buckets.
 const (
-	garbageLive  = 8        // bytes of garbage for each live byte that is no bucket's
-	garbageLeast = 64 << 20 // bytes: the heap of a service without buckets is a few megabytes
+	garbageLive  = 8         // bytes of garbage for each live byte that is no bucket's
+	garbageLeast = 128 << 20 // bytes, where there is room: the heap of a service without buckets is a few megabytes
+	garbageFull  = 64 << 20  // bytes, where there is none
 
 	garbagePeriod = time.Second
 )
@@ -50,13 +51,11 @@ func (g *garbage) follow() {
 }
 
 // suits returns the GOGC that lets garbage gather as it may, at most half of what the limit leaves but never less than
-// garbageLeast: past the limit it is the runtime that collects, and bounds what that costs.
+// garbageFull: past the limit it is the runtime that collects, and bounds what that costs.
 func (g *garbage) suits(live, roots uint64) int {
 	scanned := live - min(live, g.buckets())
-	wait := max(garbageLeast, garbageLive*scanned)
-	if half := (g.limit - min(g.limit, live)) / 2; wait > half {
-		wait = max(garbageLeast, half)
-	}
+	half := (g.limit - min(g.limit, live)) / 2
+	wait := min(max(garbageLeast, garbageLive*scanned), max(garbageFull, half))
 	const smallest = 4 << 20 // a heap below 4 MiB × GOGC ÷ 100 is not collected at all
 	return int(max(1, wait*100/max(smallest, live+roots)))
 }

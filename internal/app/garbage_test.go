@@ -14,15 +14,16 @@ func TestGarbageFollowsWhatIsScanned(t *testing.T) {
 		live, buckets, limit uint64
 		want                 uint64 // garbage that may gather
 	}{
-		{"nothing yet", 0, 0, 20 * gib, 64 * mib},
-		{"a small service", 8 * mib, 0, 20 * gib, 64 * mib},
-		{"a million buckets", 100 * mib, 90 * mib, 20 * gib, 80 * mib},
-		{"buckets since the last collection", 100 * mib, 300 * mib, 20 * gib, 64 * mib},
+		{"nothing yet", 0, 0, 20 * gib, 128 * mib},
+		{"a small service", 8 * mib, 0, 20 * gib, 128 * mib},
+		{"a million buckets", 110 * mib, 90 * mib, 20 * gib, 160 * mib},
+		{"buckets since the last collection", 100 * mib, 300 * mib, 20 * gib, 128 * mib},
 		{"a hundred thousand rules", 200 * mib, 10 * mib, 20 * gib, 8 * 190 * mib},
 		{"many rules in a small container", 200 * mib, 10 * mib, 500 * mib, 150 * mib},
+		{"a small container", 10 * mib, 0, 230 * mib, 110 * mib},
+		{"a tiny container", 10 * mib, 0, 110 * mib, 64 * mib},
 		{"a full container", 450 * mib, 10 * mib, 460 * mib, 64 * mib},
 		{"past the limit", 500 * mib, 10 * mib, 460 * mib, 64 * mib},
-		{"a tiny container", 5 * mib, 0, 30 * mib, 64 * mib},
 	} {
 		g := garbage{limit: c.limit, buckets: func() uint64 { return c.buckets }}
 		want := int(c.want * 100 / max(4*mib, c.live+mib))
