@@ -90,7 +90,7 @@ func (s samples) domain(m *domainMetrics) {
 }
 
 func (s samples) rule(m *ruleMetrics) {
-	s.series(m, m.static)
+	s.series(m, &m.static)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, x := range m.values {
@@ -103,18 +103,25 @@ func (s samples) rule(m *ruleMetrics) {
 
 func (s samples) series(m *ruleMetrics, x *series) {
 	s.decisions(m.domain, x.rule, x.total)
+	r := x.rare.Load()
 	for i, limit := range m.limits {
-		often, seldom := &x.limits[i], &x.seldom[i]
-		within, over := often.within.Load(), seldom.over.Load()
+		within, h := x.limits[i].within.Load(), &none
+		if r != nil {
+			h = &r.hits[i]
+		}
+		over := h.over.Load()
 		s.add(within+over, descHits, m.domain, x.rule, limit)
 		s.add(within, descWithin, m.domain, x.rule, limit)
 		s.add(over, descOver, m.domain, x.rule, limit)
-		s.add(seldom.near.Load(), descNear, m.domain, x.rule, limit)
-		if n := seldom.shadowOver.Load(); n > 0 {
+		s.add(h.near.Load(), descNear, m.domain, x.rule, limit)
+		if n := h.shadowOver.Load(); n > 0 {
 			s.add(n, descShadowOver, m.domain, x.rule, limit)
 		}
 	}
 }
+
+// none is what a limit without rare hits has of them.
+var none rareHits
 
 // decisions leaves out what never happened: most pairs of verdict and origin don't.
 func (s samples) decisions(domain, rule string, count func(verdict, origin int) uint64) {

@@ -164,13 +164,13 @@ func (p *plan) countHits(j int) {
 		most, _ := quota(o.limit.Bucket)
 		used := most - d.Remaining
 		if near := min(d.Granted, used-most*4/5); near > 0 {
-			c.seldom().near.Add(uint64(near))
+			c.rarely().near.Add(uint64(near))
 		}
 		return
 	}
-	c.seldom().over.Add(uint64(hits))
+	c.rarely().over.Add(uint64(hits))
 	if r := p.matches[o.match].rule; r != nil && r.Shadow {
-		c.seldom().shadowOver.Add(uint64(hits))
+		c.rarely().shadowOver.Add(uint64(hits))
 	}
 }
 

@@ -72,6 +72,9 @@ func (m *domainMetrics) add(r *rule.Rule, now, before rulesByPath) *ruleMetrics 
 	for i, l := range r.Limits {
 		labels[i] = limitLabel(l)
 	}
+	if n := len(m.rules); n > 0 && slices.Equal(m.rules[n-1].limits, labels) {
+		labels = m.rules[n-1].limits // most rules of many have the same
+	}
 	if x := now.find(r.FullPath(), labels); x != nil {
 		return x
 	}
@@ -101,7 +104,7 @@ type ruleMetrics struct {
 	domain string
 	path   string // with the domain in front, as rule.Rule.MetricPath has it without values
 	limits []string
-	static *series
+	static series
 	single bool // never counted by values
 
 	mu     sync.RWMutex
@@ -111,14 +114,14 @@ type ruleMetrics struct {
 
 func newRuleMetrics(domain, path string, limits []string) *ruleMetrics {
 	m := &ruleMetrics{domain: domain, path: path, limits: limits}
-	m.static = m.newSeries(strings.TrimPrefix(path, domain+"."))
+	m.begin(&m.static, strings.TrimPrefix(path, domain+"."))
 	return m
 }
 
 // at returns the series of a metric path.
 func (m *ruleMetrics) at(path string) *series {
 	if m.single || path == m.path {
-		return m.static
+		return &m.static
 	}
 	path = path[:min(len(path), maxLabel)]
 	m.mu.RLock()
@@ -154,15 +157,11 @@ func (m *ruleMetrics) at(path string) *series {
 
 // series are the counters under one value of the label rule.
 type series struct {
-	rules     *ruleMetrics // it is one of
-	rule      string
-	limits    []counts
-	seldom    []seldom // a limit
-	decisions decisions
+	rules  *ruleMetrics // it is one of
+	rule   string
+	limits []counts
+	rare   atomic.Pointer[rare] // nil: nothing of it was ever counted
 }
-
-// decisions count requests by verdict and origin.
-type decisions [verdictCount][originCount]atomic.Uint64
 
 // counts are the counters of a limit that nearly every request adds to. They are kept together, small, since among many
 // rules each cache line is waited for.
@@ -173,15 +172,39 @@ type counts struct {
 	limit  uint8 // its place among those of the series
 }
 
-// seldom are the other counters of the hits of a limit.
-type seldom struct{ over, near, shadowOver atomic.Uint64 }
+// rare are the counters of a series that most rules of many never need.
+type rare struct {
+	decisions decisions
+	hits      []rareHits // a limit
+}
+
+// rareHits are the other counters of the hits of a limit.
+type rareHits struct{ over, near, shadowOver atomic.Uint64 }
+
+// decisions count requests by verdict and origin.
+type decisions [verdictCount][originCount]atomic.Uint64
 
 func (m *ruleMetrics) newSeries(rule string) *series {
-	s := &series{rules: m, rule: rule, limits: make([]counts, len(m.limits)), seldom: make([]seldom, len(m.limits))}
+	s := new(series)
+	m.begin(s, rule)
+	return s
+}
+
+// begin makes s, which is zero, one of the series of m.
+func (m *ruleMetrics) begin(s *series, rule string) {
+	s.rules, s.rule, s.limits = m, rule, make([]counts, len(m.limits))
 	for i := range s.limits {
 		s.limits[i].of, s.limits[i].limit = s, uint8(i)
 	}
-	return s
+}
+
+// rarely returns the rare counters, which it makes if need be.
+func (s *series) rarely() *rare {
+	if r := s.rare.Load(); r != nil {
+		return r
+	}
+	s.rare.CompareAndSwap(nil, &rare{hits: make([]rareHits, len(s.limits))})
+	return s.rare.Load()
 }
 
 // decide counts a decision of the limit.
@@ -190,15 +213,18 @@ func (c *counts) decide(verdict, origin int) {
 		c.passed.Add(1)
 		return
 	}
-	c.of.decisions[verdict][origin].Add(1)
+	c.of.rarely().decisions[verdict][origin].Add(1)
 }
 
-// seldom returns the other counters of the limit.
-func (c *counts) seldom() *seldom { return &c.of.seldom[c.limit] }
+// rarely returns the other counters of the limit.
+func (c *counts) rarely() *rareHits { return &c.of.rarely().hits[c.limit] }
 
 // total returns how often what the series counts was decided so.
 func (s *series) total(verdict, origin int) uint64 {
-	n := s.decisions[verdict][origin].Load()
+	n := uint64(0)
+	if r := s.rare.Load(); r != nil {
+		n = r.decisions[verdict][origin].Load()
+	}
 	if verdict == verdictOK && origin == int(store.FromStore) {
 		for i := range s.limits {
 			n += s.limits[i].passed.Load()

@@ -98,12 +98,14 @@ func (c *compiler) rule(r *Rule, s *descriptorSpec, from *source, identity []byt
 		if l.Unlimited.on {
 			r.Unlimited = true
 		} else {
-			l := c.limit(r, l, identities[i])
 			if len(r.Limits) == 0 {
-				r.first = *l
-				l = &r.first
+				r.first = c.limit(r, l, identities[i])
+				r.one[0] = &r.first
+				r.Limits = r.one[:]
+				continue
 			}
-			r.Limits = append(r.Limits, l)
+			more := c.limit(r, l, identities[i])
+			r.Limits = append(r.Limits, &more)
 		}
 	}
 	r.limits, r.replaces, r.partitioned = uint8(len(r.Limits)), len(r.Replaces) > 0, s.Partition.s != ""
@@ -144,12 +146,12 @@ func (r *Rule) texts(s *descriptorSpec, identity []byte) []string {
 	return identities
 }
 
-func (c *compiler) limit(r *Rule, l *limitSpec, identity string) *Limit {
+func (c *compiler) limit(r *Rule, l *limitSpec, identity string) Limit {
 	policy := &bucket.Policy{OnFailure: l.OnBackendFailure.m, NodeScope: l.Scope.node, Refunds: l.Refunds.on, Rule: c.label(r, l)}
 	policy.LocalFraction, _ = l.LocalFraction.millionths()
 	id := c.snapshot.limits
 	c.snapshot.limits++
-	return &Limit{
+	return Limit{
 		ID:         int32(id),
 		Rule:       r,
 		Name:       l.Name.s,

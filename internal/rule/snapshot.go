@@ -85,6 +85,7 @@ type Rule struct {
 	identity  string // of the path
 	source    *source
 	partition *partition // nil: none
+	one       [1]*Limit  // Limits, if there is one
 }
 
 // LimitCount returns the number of limits of the rule.
