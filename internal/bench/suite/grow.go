@@ -43,17 +43,13 @@ func (s *suite) grow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var curves []curve
 	for _, measure := range []func(context.Context, string) (curve, error){s.growDescriptors, s.growFlight, s.growRules, s.growBuckets} {
 		c, err := measure(ctx, file)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v\n", c.file, time.Since(began).Round(time.Second))
-		curves = append(curves, c)
 		s.children.stop()
-	}
-	for _, c := range curves {
 		if s.plots != "" {
 			if err := os.WriteFile(filepath.Join(s.plots, c.file+".svg"), []byte(plot(c)), 0o644); err != nil {
 				return err
