@@ -55,16 +55,16 @@ type said struct {
 	retry                time.Duration // of that denial: its RetryAfter, counted from deniedAt
 	deniedSent, deniedAt time.Duration // as sent and at, of that answer
 	owed                 int64         // hits granted here that the store was never asked for
-	warmed               words         // those that the local bucket has been drawn down to
+	warmed               answerID      // of the answer that the local bucket has been drawn down to
 }
 
-// words are what tells an answer of the store from others on the same bucket. The zero value is no answer's.
-type words struct {
+// answerID tells an answer of the store from others on the same bucket. The zero value is no answer's.
+type answerID struct {
 	at        time.Duration
 	remaining int64
 }
 
-func (e *said) words() words { return words{e.at, e.remaining} }
+func (e *said) id() answerID { return answerID{e.at, e.remaining} }
 
 // unknown is what remains in a bucket after something happened to it that the table did not see.
 const unknown = -1
@@ -110,11 +110,14 @@ func (r *recent) note(charges []store.Charge, out []store.Decision, sent, at tim
 	}
 }
 
-// nearlyFull reports whether less than a hundredth is gone of c's bucket, of which the store said d. One that nothing is known
-// of is taken for full.
+// mostSlack is how many hits may be gone of a bucket that is taken for full, a hundredth of it at most.
+const mostSlack = 100
+
+// nearlyFull reports whether so little is gone of c's bucket, of which the store said d, that it may be taken for full: as one
+// is that nothing is known of.
 func (r *recent) nearlyFull(c *store.Charge, d *store.Decision) bool {
 	full := most(c.Limit)
-	return d.Allowed && d.Remaining > full-full/100 && r.travels.hits(&c.Key) == 0
+	return d.Allowed && d.Remaining > full-min(full/100, mostSlack) && r.travels.hits(&c.Key) == 0
 }
 
 // noteOne remembers d, the store's answer to c: denied if it is a denial, and spare if it takes no place of another's.
@@ -194,8 +197,8 @@ func (r *recent) each(now time.Duration, f func(*said)) {
 func (r *recent) followed(e *said) {
 	set, mu := r.lock(&e.key)
 	defer mu.Unlock()
-	if now := set.find(&e.key, something); now != nil && now.words() == e.words() {
-		now.warmed = e.words()
+	if now := set.find(&e.key, something); now != nil && now.id() == e.id() {
+		now.warmed = e.id()
 	}
 }
 

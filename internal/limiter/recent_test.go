@@ -3,6 +3,7 @@ package limiter
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/ratelimitd/ratelimitd/internal/store"
 )
@@ -46,5 +47,12 @@ func TestForgetsWhatMattersLeast(t *testing.T) {
 				t.Errorf("key %d is there, want it forgotten", i-1)
 			}
 		}
+	}
+}
+
+func TestHeadsAreCacheLines(t *testing.T) {
+	t.Parallel()
+	if size := unsafe.Sizeof(head{}); size != 64 {
+		t.Errorf("got a head of %d bytes, want a cache line of 64", size)
 	}
 }

@@ -32,6 +32,7 @@ const (
 	firmly worth = 1 << 31
 )
 
+// worthUntil returns the worth of what matters until at.
 func worthUntil(at time.Duration) worth {
 	return something + worth(min(max(0, at>>27), time.Duration(firmly)-2))
 }

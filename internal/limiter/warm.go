@@ -22,7 +22,7 @@ func (l *Limiter) warm(ctx context.Context, c *store.Charge, nodes int64) {
 	defer mu.Unlock()
 	now := l.now()
 	e, known := l.recent.get(&c.Key)
-	if !known || e.remaining == unknown || e.warmed == e.words() {
+	if !known || e.remaining == unknown || e.warmed == e.id() {
 		return
 	}
 	if level := e.localLevel(c.Limit, nodes, now); level-e.owed < most(c.Limit) {

@@ -28,6 +28,8 @@ func TestWarm(t *testing.T) {
 		"nothing left":                     {perHour(60), 1, 60, 0, 0},
 		"less than a hundredth spent":      {perHour(1000), 1, 9, 0, 1000},
 		"a hundredth spent":                {perHour(1000), 1, 10, 0, 990},
+		"less than 100 spent of many":      {perHour(1_000_000), 1, 99, 0, 1_000_000},
+		"100 spent of many":                {perHour(1_000_000), 1, 100, 0, 999_900},
 		"a third of what was left":         {perHour(60), 3, 50, 0, 3},
 		"never more than the local burst":  {perHour(60), 3, 1, 0, 19}, // ⌊59 ÷ 3⌋ of 20
 		"refilled at the local rate":       {perHour(60), 3, 60, 9*time.Minute + 1, 3},
