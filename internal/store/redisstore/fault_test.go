@@ -112,6 +112,11 @@ func TestR9(t *testing.T) {
 			func(t *testing.T, c *redis.Client) { do(t, c, "acl", "setuser", "default", "+evalsha", "+eval") },
 		},
 		{
+			"NOPERM of the clock", nil,
+			func(t *testing.T, c *redis.Client) { do(t, c, "acl", "setuser", "default", "-time") },
+			func(t *testing.T, c *redis.Client) { do(t, c, "acl", "setuser", "default", "+time") },
+		},
+		{
 			"NOAUTH", nil,
 			func(t *testing.T, c *redis.Client) {
 				do(t, c, "config", "set", "requirepass", "word")
@@ -143,9 +148,19 @@ func TestR9(t *testing.T) {
 			s := open(t, redisstore.Options{URL: server.URL(), Timeout: 200 * time.Millisecond})
 			wantPaid(t, "before", s)
 			tt.enter(t, server.Client())
-			wantUnpaid(t, tt.name, s, tt.name != "CLIENT PAUSE")
+			// What runs half may have been applied.
+			wantUnpaid(t, tt.name, s, tt.name != "CLIENT PAUSE" && tt.name != "NOPERM of the clock")
+			if err := s.Probe(t.Context(), 0); err == nil {
+				t.Errorf("%s: got no error of a probe, want one as of a charge", tt.name)
+			}
 			tt.end(t, server.Client())
 			wantPaid(t, "after", s)
+			if err := s.Probe(t.Context(), 0); err != nil {
+				t.Errorf("after %s: got error %v of a probe", tt.name, err)
+			}
+			if left := server.Client().PTTL(t.Context(), "rl1:probe").Val(); left > 5*time.Millisecond {
+				t.Errorf("got %v until the probe's key expires, want a millisecond", left)
+			}
 		})
 	}
 }

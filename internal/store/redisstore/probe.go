@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/bucket"
 	"github.com/ratelimitd/ratelimitd/internal/store"
@@ -12,7 +11,7 @@ import (
 // probeKey has the form of no bucket's key.
 const probeKey = "rl1:probe"
 
-// probeLimit is so generous that a hit is always booked, and forgotten within a millisecond.
+// probeLimit is so generous that a hit is always booked, and forgotten within a millisecond by the clock of Redis.
 var probeLimit = func() *bucket.Limit {
 	l, err := bucket.New(bucket.Config{Hits: bucket.MaxHits, Unit: bucket.Second})
 	if err != nil {
@@ -51,7 +50,7 @@ func (s *Store) Probe(ctx context.Context, shard int) error {
 	}
 	c := newCall()
 	charge := []store.Charge{{Limit: probeLimit, Hits: 1}}
-	if err := c.encode(charge, whole, func() time.Time { return time.Time{} }); err != nil {
+	if err := c.encode(charge, whole, nil); err != nil {
 		return unsent(err)
 	}
 	reply, err := s.run(ctx, l, scriptHash, script, *key, "\x01", "", c.request)
