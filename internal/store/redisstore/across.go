@@ -36,7 +36,7 @@ func (s *Store) takeInCluster(ctx context.Context, charges []store.Charge, out [
 	for i := range charges[1:] {
 		one = one && slotOf(&charges[1+i].Key) == slot
 	}
-	// The timer of a call alone is its own; calls together have this deadline.
+	// A call alone is ended by its lane in time; calls together have this deadline.
 	deadline, byKey := time.Now().Add(s.timeout), false
 	if one {
 		err := s.takeAt(ctx, s.cluster.lane(slot), slot, charges, out)

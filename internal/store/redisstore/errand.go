@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,8 +61,8 @@ func (e *errand) pack(calls []*call) {
 	e.args = args
 }
 
-// numberOf returns the number of text in numbers, and whether it was known: it is given the next one if not. A call has at
-// most 255 charges: a request more than what fills a batch.
+// numberOf returns the number of text in numbers, and whether it was known: it is given the next one if not. An errand has
+// at most 255 charges: see mostBatched.
 func numberOf(numbers map[string]byte, text string) (n byte, known bool) {
 	n, known = numbers[text]
 	if !known {
@@ -113,19 +114,13 @@ func (s *Store) deliver(l *lane, b *batch) {
 				}
 			}
 			l.calls.answered(e.calls)
-			failed = errFirst(failed, e.answer(err))
+			err = e.answer(err) // callers first
+			failed = cmp.Or(failed, err)
 		}
 		errands = again
 	}
 	b.clear()
 	s.report(l, failed, time.Since(began))
-}
-
-func errFirst(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // carry sends errands and waits for their replies, those of one node in one pipeline.

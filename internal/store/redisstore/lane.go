@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+
+	"github.com/ratelimitd/ratelimitd/internal/store"
 )
 
 // A lane is the way to one shard: the requests that wait for it, and the node that takes them now.
@@ -43,6 +45,9 @@ type tuning struct {
 	charges int // a batch takes no further request once it has this many charges: it bounds how long Redis is busy
 	queue   int // a part of a request does not wait for a sender behind so many calls
 }
+
+// mostBatched is the most charges that a batch may have before its last request: an errand numbers its keys by a byte.
+const mostBatched = 256 - store.MaxCharges
 
 var tuned = tuning{senders: 2, charges: 128, queue: 1024}
 

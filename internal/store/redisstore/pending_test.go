@@ -137,6 +137,7 @@ func TestPendingEndsEach(t *testing.T) {
 				}
 			})
 		}
+		idle := sync.Pool{New: func() any { return newCall() }} // as Take reuses calls
 		var answers, late, unsent int
 		var mu sync.Mutex
 		for range callers {
@@ -145,12 +146,15 @@ func TestPendingEndsEach(t *testing.T) {
 					pause(timeout)
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*timeout))
 					began := time.Now()
-					c := newCall()
+					c := idle.Get().(*call)
 					err := p.put(c)
 					if err == nil {
 						err = c.await(ctx)
 					}
 					ended := ctx.Err() != nil
+					if !c.abandoned() {
+						idle.Put(c)
+					}
 					cancel()
 					took := time.Since(began)
 					mu.Lock()

@@ -74,6 +74,9 @@ var _ store.Store = (*Store)(nil)
 func New(o Options) (*Store, error) { return open(o, tuned) }
 
 func open(o Options, tuning tuning) (*Store, error) {
+	if tuning.charges > mostBatched {
+		panic("redisstore: batches of more charges than an errand can number")
+	}
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("redis timeout %v: must not be negative", o.Timeout)
 	}

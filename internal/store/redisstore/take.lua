@@ -2,8 +2,8 @@
 -- script; the law of what a request does is "One request" in bucket/SPEC.md.
 --
 -- Requests that come together are mostly alike but for their keys, and what is alike is sent and parsed once. KEYS holds
--- each key once. ARGV[1] has a byte a request: which of the texts from ARGV[3] on it is, counted from one (request.go
--- packs them). ARGV[2] has a byte a charge, request after request: which of KEYS it is on; it is empty if that is KEYS in
+-- each key once. ARGV[1] has a byte a request: which of the texts from ARGV[3] on it is, counted from one (errand.go packs
+-- a call, encode.go the texts). ARGV[2] has a byte a charge, request after request: which of KEYS it is on; it is empty if that is KEYS in
 -- order. The reply is a packed string, ANSWER_FORMAT a charge.
 
 local ENFORCE, NONE = 0, 1 -- votes; larger ones are quota groups
