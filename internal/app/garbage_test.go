@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -27,7 +28,7 @@ func TestGarbageFollowsWhatIsScanned(t *testing.T) {
 	} {
 		g := garbage{limit: c.limit, buckets: func() uint64 { return c.buckets }}
 		want := int(c.want * 100 / max(4*mib, c.live+mib))
-		if got := g.suits(c.live, mib); got != want {
+		if got := g.suits(heap{c.live, mib}); got != want {
 			t.Errorf("%s: got GOGC %d, want %d", c.name, got, want)
 		}
 	}
@@ -42,8 +43,8 @@ func TestGarbageReadsTheHeap(t *testing.T) { // not parallel: the percentage is 
 	buckets := make([]byte, size)
 	buckets[0] = 1
 	runtime.GC()
-	if live, roots := heap(); live < size || roots == 0 {
-		t.Errorf("with 256 MiB alive: got %d live bytes and %d of roots", live, roots)
+	if h := readHeap(); h.live < size || h.roots == 0 {
+		t.Errorf("with 256 MiB alive: got %+v", h)
 	}
 	g := garbage{limit: 20 << 30, buckets: func() uint64 { return size }}
 	g.follow()
@@ -58,4 +59,11 @@ func TestGarbageReadsTheHeap(t *testing.T) { // not parallel: the percentage is 
 		t.Errorf("near what is set: got GOGC %d, want it left at %d", g.percent, near)
 	}
 	runtime.KeepAlive(buckets)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.run(ended)
+	if got := debug.SetGCPercent(100); got != 100 {
+		t.Errorf("after the end: got GOGC %d, want 100 as before", got)
+	}
 }
