@@ -146,7 +146,7 @@ func (f *bucketsFlags) learnOverrides(ctx context.Context, x *explainer, w io.Wr
 	return nil
 }
 
-// heard is a store that remembers why it did not answer last.
+// heard is a store that remembers why it did not answer, the first time that it did not.
 type heard struct {
 	store.Store
 	err error
@@ -154,8 +154,11 @@ type heard struct {
 
 // Take implements store.Store.
 func (h *heard) Take(ctx context.Context, charges []store.Charge, out []store.Decision) error {
-	h.err = h.Store.Take(ctx, charges, out)
-	return h.err
+	err := h.Store.Take(ctx, charges, out)
+	if h.err == nil {
+		h.err = err
+	}
+	return err
 }
 
 // fixed are rules that never change.
