@@ -29,7 +29,7 @@ func (f *Files) Config(n Names) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: %s: no certificate in PEM", n.CA, f.CAFile)
+			return nil, fmt.Errorf("%s %q: no certificate in PEM", n.CA, f.CAFile)
 		}
 	}
 	if f.CertFile == "" && f.KeyFile == "" {
@@ -40,7 +40,7 @@ func (f *Files) Config(n Names) (*tls.Config, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s and %s %s: %w", n.Cert, f.CertFile, n.Key, f.KeyFile, err)
+		return nil, fmt.Errorf("%s %q and %s %q: %w", n.Cert, f.CertFile, n.Key, f.KeyFile, err)
 	}
 	c.Certificates = []tls.Certificate{pair}
 	return c, nil

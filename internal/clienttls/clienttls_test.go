@@ -20,11 +20,11 @@ func TestConfig(t *testing.T) {
 		{"nothing", clienttls.Files{}, ""},
 		{"all of it", clienttls.Files{CAFile: authority.File, CertFile: pair.CertFile, KeyFile: pair.KeyFile, ServerName: "name"}, ""},
 		{"no such authorities", clienttls.Files{CAFile: "/nowhere"}, "--ca: open /nowhere: "},
-		{"authorities without any", clienttls.Files{CAFile: pair.KeyFile}, "--ca: " + pair.KeyFile + ": no certificate in PEM"},
+		{"authorities without any", clienttls.Files{CAFile: pair.KeyFile}, `--ca "` + pair.KeyFile + `": no certificate in PEM`},
 		{"no key", clienttls.Files{CertFile: pair.CertFile}, "--cert and --key: want both or none"},
 		{"no certificate", clienttls.Files{KeyFile: pair.KeyFile}, "--cert and --key: want both or none"},
-		{"no such certificate", clienttls.Files{CertFile: "/nowhere", KeyFile: pair.KeyFile}, "--cert /nowhere and --key " + pair.KeyFile + ": "},
-		{"another's key", clienttls.Files{CertFile: pair.CertFile, KeyFile: other.KeyFile}, "--cert " + pair.CertFile + " and --key " + other.KeyFile + ": tls: "},
+		{"no such certificate", clienttls.Files{CertFile: "/nowhere", KeyFile: pair.KeyFile}, `--cert "/nowhere" and --key "` + pair.KeyFile + `": `},
+		{"another's key", clienttls.Files{CertFile: pair.CertFile, KeyFile: other.KeyFile}, `--cert "` + pair.CertFile + `" and --key "` + other.KeyFile + `": tls: `},
 	} {
 		c, err := tt.files.Config(clienttls.Names{CA: "--ca", Cert: "--cert", Key: "--key"})
 		if tt.want != "" {

@@ -117,7 +117,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		"redis ca file: open " + missing:              {URL: "redis://h", CAFile: missing},
 		"no certificate in PEM":                       {URL: "redis://h", CAFile: text},
 		"redis cert file and redis key file: want":    {URL: "redis://h", CertFile: text},
-		"redis cert file " + text + " and redis":      {URL: "redis://h", CertFile: text, KeyFile: text},
+		"redis key file \"" + text + "\": tls: ":      {URL: "redis://h", CertFile: text, KeyFile: text},
 		"a socket has no TLS":                         {URL: "unix:///s", SkipVerify: true},
 	}
 	for want, o := range tests {

@@ -370,7 +370,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{"negative size", Options{Server: "x:1", MaxMessageBytes: -1}, "--xds-max-message-bytes: -1"},
 		{"backoff", Options{Server: "x:1", MinBackoff: time.Minute, MaxBackoff: time.Second}, "xds backoff of 1m0s to 1s"},
 		{"key alone", Options{Server: "x:1", TLS: &clienttls.Files{KeyFile: "k"}}, "want both or none"},
-		{"missing certificate", Options{Server: "x:1", TLS: &clienttls.Files{CertFile: "/nowhere", KeyFile: "/nowhere"}}, "--xds-tls-cert /nowhere"},
+		{"missing certificate", Options{Server: "x:1", TLS: &clienttls.Files{CertFile: "/nowhere", KeyFile: "/nowhere"}}, `--xds-tls-cert "/nowhere"`},
 		{"missing authority", Options{Server: "x:1", TLS: &clienttls.Files{CAFile: "/nowhere"}}, "--xds-tls-ca: open /nowhere"},
 		{"spoiled authority", Options{Server: "x:1", TLS: &clienttls.Files{CAFile: spoiled}}, "no certificate in PEM"},
 	}
