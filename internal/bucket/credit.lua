@@ -1,7 +1,8 @@
 -- The credit family: token_bucket, gcra, leaky_bucket. The twin of credit.go.
 --
 -- One hit is p credits and one tick brings n of them, so nothing is ever rounded. level is the credits in hand plus d*p:
--- 0 is as deep in debt as the limit allows, full is a full bucket. s is {level, t, p, tau, d}, empty if absent.
+-- 0 is as deep in debt as the limit allows, full is a full bucket. s is {level, t, p, tau, d}, empty if absent. Where most
+-- decisions pass, what credit.go calls is spelt out: calls are dear in Lua.
 
 -- valid_credit reports whether some limit of the family can have written s: that of charge c can, if it has its terms.
 local function valid_credit(s, c)

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -218,5 +219,13 @@ func TestNames(t *testing.T) {
 	}
 	if got, err := bucket.ParseAlgorithm("Token_Bucket"); err == nil {
 		t.Errorf("algorithm: got %v, want an error", got)
+	}
+}
+
+// What Take reads of a limit is one cache line of 64 bytes: the terms, and a word for the family.
+func TestTermsFitACacheLine(t *testing.T) {
+	t.Parallel()
+	if size := unsafe.Sizeof(bucket.Terms{}); size > 64-8 {
+		t.Errorf("got terms of %d bytes, want 56 at most", size)
 	}
 }

@@ -169,7 +169,7 @@ type counts struct {
 	within atomic.Uint64 // hits
 	passed atomic.Uint64 // decisions of its series of verdictOK and store.FromStore, which are not counted there
 	of     *series
-	limit  uint8 // its place among those of the series
+	limit  uint8 // its place among those of the series: a rule has far fewer limits, see rule
 }
 
 // rare are the counters of a series that most rules of many never need.

@@ -108,6 +108,7 @@ func (c *compiler) rule(r *Rule, s *descriptorSpec, from *source, identity []byt
 			r.Limits = append(r.Limits, &more)
 		}
 	}
+	const _ = uint8(maxLimits)
 	r.limits, r.replaces, r.partitioned = uint8(len(r.Limits)), len(r.Replaces) > 0, s.Partition.s != ""
 	if r.partitioned {
 		r.partition = &partition{

@@ -91,7 +91,7 @@ type Rule struct {
 // LimitCount returns the number of limits of the rule.
 func (r *Rule) LimitCount() int { return int(r.limits) }
 
-// Limit returns Limits[i]. The first lies beside the rule itself.
+// Limit returns Limits[i], for i below LimitCount. The first lies beside the rule itself.
 func (r *Rule) Limit(i int) *Limit {
 	if i == 0 {
 		return &r.first

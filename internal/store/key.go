@@ -100,12 +100,12 @@ var own = sync.OnceValue(func() *deriver {
 
 // Key returns the key of the limit with the given identity for these values: HMAC-SHA256 over the identity and each value
 // in order, each preceded by its length as an unsigned varint, cut to 128 bits of which the first says whether the key is
-// provisional. Bytes are taken as they are, of any length. It does not allocate.
+// provisional. Bytes are taken as they are, of any length. It does not allocate, save now and then after a garbage collection.
 func (k *Keyer) Key(identity string, values []string) Key { return k.current().key(identity, values) }
 
 // Partitioned is Key in the slot of a partition: the tags of all keys with the same partition and value are the same, so
 // that a Redis Cluster keeps them in one slot, whatever limits and values they are of. The other 104 bits tell them
-// apart. It does not allocate.
+// apart. It allocates as little as Key.
 func (k *Keyer) Partitioned(identity string, values []string, partition, value string) Key {
 	d := k.current() // once: a secret learnt in between must not make half a key
 	key, tag := d.key(identity, values), d.key(partition, []string{value})
