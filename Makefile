@@ -84,7 +84,7 @@ bench: build ## what a decision costs beside the floor and the targets, some 6 m
 	$(GO) run ./internal/bench/suite -ratelimitd bin/ratelimitd -page '$(PAGE)'
 
 .PHONY: bench-growth
-bench-growth: build ## how the cost of a decision grows, some 20 minutes; PAGE and PLOTS=docs: the tables and curves are written there
+bench-growth: build ## how the cost of a decision grows, some 10 minutes; PAGE and PLOTS=docs: the tables and curves are written there
 	$(GO) run ./internal/bench/suite -growth -ratelimitd bin/ratelimitd -page '$(PAGE)' -plots '$(PLOTS)'
 
 .PHONY: bench-go

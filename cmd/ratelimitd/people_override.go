@@ -39,7 +39,7 @@ same target is replaced. What was spent stays spent.
 
 A limit is named as ratelimitd check prints it in the column NAME: DOMAIN.NAME, such as shop.pro-minute,
 or DOMAIN.PATH of a limit without a name.`,
-		Example: `  # Ten times the pro tier's limit for two hours
+		Example: `  # Ten times the pro tier's limit a minute for two hours
   ratelimitd override set --rule shop.pro-minute --requests 6000 --for 2h --author ann --reason "ticket 4711"
 
   # No limit for one user of it

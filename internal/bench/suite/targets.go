@@ -55,7 +55,7 @@ func verdicts(r results, memory []footprint, own inProcess) string {
 			return x * 100, ok, r.void(overTCP, hot)
 		}},
 		{"hot key over its limit, Redis CPU", "µs", 0.1, of(overTCP, hot, redisCPU)},
-		{"hot key over its limit on Redis, server CPU ÷ the embedded store's", "×", 1, ratio(overTCP, hot, embedded, saturated, serverCPU)},
+		{"hot key over its limit on Redis, server CPU ÷ the embedded store's, saturated", "×", 1, ratio(overTCP, hot, embedded, saturated, serverCPU)},
 		{"a refusal ÷ an admission, embedded store, server CPU", "×", 1, ratio(embedded, refused, embedded, saturated, serverCPU)},
 		{"a refusal ÷ an admission, Redis over TCP, server CPU", "×", 1, ratio(overTCP, refused, overTCP, saturated, serverCPU)},
 		{"a refusal ÷ an admission, Redis over TCP, Redis CPU", "×", 1, ratio(overTCP, refused, overTCP, saturated, redisCPU)},
