@@ -31,8 +31,8 @@ help: ## print this
 		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: ## serve the example rules on :8081 (gRPC), :8080 (HTTP) and 127.0.0.1:8082 (admin), buckets in memory; RULES=path for others
-	$(GO) run ./cmd/ratelimitd serve --rules $(RULES)
+run: build ## serve the example rules on :8081 (gRPC), :8080 (HTTP) and 127.0.0.1:8082 (admin), buckets in memory; RULES=path for others
+	bin/ratelimitd serve --rules $(RULES)
 
 .PHONY: build
 build: ## build bin/ratelimitd

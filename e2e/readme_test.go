@@ -63,9 +63,9 @@ func rulesOfMakeRun(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("make -n run: %v: %s", err, out)
 	}
-	match := regexp.MustCompile(`(?m)^go run ./cmd/ratelimitd serve --rules (\S+)$`).FindSubmatch(out)
+	match := regexp.MustCompile(`(?m)^bin/ratelimitd serve --rules (\S+)$`).FindSubmatch(out)
 	if match == nil {
-		t.Fatalf("make run does %q, want it to serve rules and nothing else", out)
+		t.Fatalf("make run does %q, want it to build and serve rules and nothing else", out)
 	}
 	return string(match[1])
 }
