@@ -234,7 +234,8 @@ func TestStopWhileRedisHangs(t *testing.T) {
 	}
 	began := time.Now()
 	stop(t, a) // wants no error
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("stopped after %v, want the second that Redis is given to hear of it, and little more", took)
+	// A read of what people have set that was under way when Redis hung has its own time, and may be tried again.
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("stopped after %v, want the second that Redis is given to hear of it, and what a read may take", took)
 	}
 }
