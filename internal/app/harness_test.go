@@ -148,6 +148,12 @@ func get(t *testing.T, addr net.Addr, path string) (int, string) {
 	t.Helper()
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + addr.String() + path)
+	return read(t, resp, err)
+}
+
+// read returns status and body of an answer.
+func read(t *testing.T, resp *http.Response, err error) (int, string) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package app_test
 import (
 	"context"
 	"crypto/tls"
-	"io"
 	"net"
 	"net/http"
 	neturl "net/url"
@@ -154,15 +153,7 @@ func TestAdminJSON(t *testing.T) {
 	url := "http://" + a.Addr("admin").String() + "/ratelimitd.v1.AdminService/"
 	read := func(resp *http.Response, err error) (int, string) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(body)
+		return read(t, resp, err)
 	}
 	const asked = `{"request": "shop | [api=x]"}`
 	if code, body := read(http.Post(url+"Explain", "application/json", strings.NewReader(asked))); code != http.StatusOK || !strings.Contains(body, `"remaining":2`) {
