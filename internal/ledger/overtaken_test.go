@@ -121,25 +121,32 @@ func (h *twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A change whose answer was lost is not made twice, although others push entries out of the log meanwhile.
-func TestLostAnswerInFullLog(t *testing.T) {
-	t.Parallel()
+// lostAnswer commits to a full log a change whose answer is lost. Others make so many changes each time that somebody asks
+// what became of it; it returns how often that was.
+func lostAnswer(t *testing.T, meanwhile ...int) (e *Entry, asked int, err error) {
+	t.Helper()
 	server := redistest.Start(t)
 	others := newRedis(server.Client(), 3, Options{})
 	counts(t, others, 4)
 	c := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer c.Close()
-	made := 0
 	c.AddHook(&twice{others: func() {
-		if made++; made <= 2 {
-			counts(t, others, 1)
+		if asked++; asked <= len(meanwhile) {
+			counts(t, others, meanwhile[asked-1])
 		}
 	}})
-	e, err := newRedis(c, 3, Options{Node: "here"}).Commit(t.Context(), count)
+	e, err = newRedis(c, 3, Options{Node: "here"}).Commit(t.Context(), count)
+	return e, asked, err
+}
+
+// A change whose answer was lost is not made twice, although others push entries out of the log meanwhile.
+func TestLostAnswerInFullLog(t *testing.T) {
+	t.Parallel()
+	e, asked, err := lostAnswer(t, 1, 1)
 	if err != nil || e.Seq != 5 {
 		t.Fatalf("got entry %+v, %v, want 5", e, err)
 	}
-	if made == 0 {
+	if asked == 0 {
 		t.Fatal("nobody looked for the entry: nothing was tested")
 	}
 }
@@ -147,18 +154,7 @@ func TestLostAnswerInFullLog(t *testing.T) {
 // Who can no longer find out whether a change was made says so, and does not make it again.
 func TestLostAnswerPushedOut(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	others := newRedis(server.Client(), 3, Options{})
-	counts(t, others, 4)
-	c := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer c.Close()
-	made := 0
-	c.AddHook(&twice{others: func() {
-		if made++; made == 1 {
-			counts(t, others, 3)
-		}
-	}})
-	if e, err := newRedis(c, 3, Options{Node: "here"}).Commit(t.Context(), count); err == nil {
+	if e, _, err := lostAnswer(t, 3); err == nil {
 		t.Errorf("got entry %d, want an error: it may have been made twice", e.Seq)
 	}
 }
