@@ -69,6 +69,9 @@ type Ledger struct {
 	watchers map[chan struct{}]struct{}
 	own      Report
 	ownErr   error // the others were not told of own
+
+	clock sync.Mutex
+	last  time.Time // of an entry; guarded by clock
 }
 
 func newLedger(b backend, o Options) *Ledger {
@@ -136,7 +139,7 @@ func (l *Ledger) Commit(ctx context.Context, decide func(State) (*Change, error)
 // entry writes the entry of a change that follows st.
 func (l *Ledger) entry(st State, c *Change) *Entry {
 	e := &Entry{
-		Seq: st.Seq + 1, Time: l.o.Now().UTC().Truncate(time.Microsecond), Node: valid(l.o.Node),
+		Seq: st.Seq + 1, Time: l.now(), Node: valid(l.o.Node),
 		Who: valid(c.Who), What: valid(c.What), On: valid(c.On), Why: valid(c.Why), Before: valid(c.Before), After: valid(c.After),
 		Prev: st.Hash,
 	}
@@ -150,6 +153,18 @@ func (l *Ledger) entry(st State, c *Change) *Entry {
 	}
 	e.Hash = e.seal()
 	return e
+}
+
+// now returns the time of an entry, later than that of any before: two that are alike but for it are told apart.
+func (l *Ledger) now() time.Time {
+	l.clock.Lock()
+	defer l.clock.Unlock()
+	now := l.o.Now().UTC().Truncate(time.Microsecond)
+	if least := l.last.Add(time.Microsecond); now.Before(least) {
+		now = least
+	}
+	l.last = now
+	return now
 }
 
 // valid returns s as JSON keeps it.
